@@ -25,7 +25,7 @@ use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, MarketName, Micros, UnitId};
 use kubebid_core::{Amount, Event, MarketRules, Price};
 pub use market::Market;
-use money::{ClaimCharges, Owed};
+use money::{ClaimCharges, GivenUp, Owed};
 use nodes::Nodes;
 use std::fmt;
 use supply::Offers;
@@ -103,6 +103,10 @@ pub struct Auditor {
     handed: Vec<(UnitId, BidId)>,
     /// A bid that gave up a claim for a node: it gets one, also where its search has ended.
     rescued: Option<BidId>,
+    /// Claims that were given up for a node that comes next.
+    given_up: Vec<GivenUp>,
+    /// Units whose node was not ready in time: they rest or are removed next.
+    timed_out: Vec<UnitId>,
     /// An offer that was put, and how many units it then has.
     promised: Option<Promised>,
     sums: Sums,
@@ -176,6 +180,9 @@ impl Auditor {
         if let Some(bid) = self.rescued.take() {
             self.bids.forget(bid);
         }
+        if !self.timed_out.is_empty() {
+            return Err(Violation::NotTimedOut);
+        }
         self.settle_owed()?;
         self.settle_claim_charges()?;
         self.raise_reserves(self.now)?;
@@ -210,13 +217,15 @@ impl Auditor {
     }
 
     /// Goes on to an instant. Until then the prices hold that were settled; reserves that begin to count on the
-    /// way change them.
+    /// way change them. Those that begin to count at the instant itself are settled with what else is due then.
     fn pass(&mut self, to: Micros) -> Result<(), Violation> {
         self.settle();
         while let Some((at, _)) = self.nodes.due_raise(to) {
             self.now = self.now.max(at);
             self.raise_reserves(at)?;
-            self.settle();
+            if self.now < to {
+                self.settle();
+            }
         }
         self.now = to;
         Ok(())
@@ -232,6 +241,8 @@ impl Auditor {
 
     /// Puts into force the prices that follow from the books, in markets where something happened.
     fn settle(&mut self) {
+        self.offers.settle();
+        self.nodes.settle();
         for (id, market) in self.markets.iter_mut().enumerate().filter(|(_, market)| market.touched) {
             market.touched = false;
             let tariff = market.tariff(self.offers.offered(MarketId(id as u32)));
@@ -278,9 +289,22 @@ impl Auditor {
             }
             Fact::UnitLeaving { unit } => self.offers.leaving(*unit),
             Fact::UnitBack { unit } => self.offers.back(*unit),
+            Fact::UnitResting { unit } => {
+                let timed_out = self.timed_out.iter().position(|timed_out| timed_out == unit);
+                self.timed_out.remove(timed_out.ok_or(Violation::NotTimedOut)?);
+                self.offers.rest(*unit)?;
+                self.markets[unit.market.0 as usize].unit_resting();
+                Ok(())
+            }
+            Fact::UnitResumed { unit } => {
+                self.offers.resume(*unit)?;
+                self.markets[unit.market.0 as usize].unit_resumed();
+                Ok(())
+            }
             Fact::UnitRemoved { unit } => {
-                self.offers.remove(*unit)?;
-                self.markets[unit.market.0 as usize].unit_removed();
+                self.timed_out.retain(|timed_out| timed_out != unit);
+                let rested = self.offers.remove(*unit)?;
+                self.markets[unit.market.0 as usize].unit_removed(rested);
                 Ok(())
             }
             Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes } => {
@@ -330,6 +354,9 @@ impl Auditor {
 
     fn amended(&mut self, bidder: Bidder, ceiling: Price, max_nodes: u32) -> Result<(), Violation> {
         let (before, bid) = self.bids.amend(bidder, ceiling, max_nodes)?;
+        if ceiling < before && self.now < bid.locked_until {
+            return Err(Violation::Locked(bid.locked_until));
+        }
         self.amended = Some((bidder.bid, before));
         for node in &bid.live {
             let market = &mut self.markets[self.nodes.known(*node)?.node.unit.market.0 as usize];
@@ -341,9 +368,12 @@ impl Auditor {
             market.claims.shift(before, ceiling);
             market.touched = true;
         }
-        for node in bid.notices.clone() {
-            self.remeter(node)?;
+        let mut locked_until = bid.locked_until;
+        for node in bid.notices.iter().filter(|_| ceiling > before) {
+            let market = &self.markets[self.nodes.known(*node)?.node.unit.market.0 as usize];
+            locked_until = locked_until.max(self.now.after(market.rules.min_runtime));
         }
+        self.bids.of(bidder)?.locked_until = locked_until;
         self.recount(bidder.bid);
         Ok(())
     }
@@ -381,6 +411,7 @@ fn is_of_a_command(fact: &Fact) -> bool {
         | Fact::MarketClosing { .. }
         | Fact::OfferPut { .. }
         | Fact::UnitLeaving { .. }
+        | Fact::UnitResumed { .. }
         | Fact::BidPlaced { .. }
         | Fact::BidAmended { .. }
         | Fact::Ready { .. }
@@ -390,12 +421,19 @@ fn is_of_a_command(fact: &Fact) -> bool {
         Fact::ClaimDropped { cause, .. } => {
             matches!(
                 cause,
-                DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::UnitLost
+                DropCause::Cancelled
+                    | DropCause::Regrouped
+                    | DropCause::Lowered
+                    | DropCause::Shrunk
+                    | DropCause::UnitLost
             )
         }
-        Fact::Ended { reason, .. } => matches!(reason, EndReason::Released | EndReason::UnitLost),
+        Fact::Ended { reason, .. } => {
+            matches!(reason, EndReason::Released | EndReason::Regrouped | EndReason::UnitLost)
+        }
         Fact::UnitAdded { .. }
         | Fact::UnitBack { .. }
+        | Fact::UnitResting { .. }
         | Fact::UnitRemoved { .. }
         | Fact::Allocated { .. }
         | Fact::NoticeStarted { .. }
@@ -418,6 +456,8 @@ fn market_of(fact: &Fact) -> Option<MarketId> {
         Fact::UnitAdded { unit, .. }
         | Fact::UnitLeaving { unit }
         | Fact::UnitBack { unit }
+        | Fact::UnitResting { unit }
+        | Fact::UnitResumed { unit }
         | Fact::UnitRemoved { unit } => Some(unit.market),
         Fact::Allocated { node }
         | Fact::NoticeStarted { node, .. }

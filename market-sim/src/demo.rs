@@ -5,6 +5,7 @@ pub mod profile;
 pub mod setup;
 
 use kubebid_client::v1::event::Kind;
+use kubebid_client::v1::resume_units_request::Units;
 use kubebid_client::v1::{self, cancel_bid_request::Mode};
 use kubebid_client::{Client, Error};
 use rand::{RngExt, SeedableRng};
@@ -85,6 +86,8 @@ async fn serve_awards(client: &Client, markets: &[DemoMarket], rng: &mut ChaCha8
             ..v1::PutOfferRequest::default()
         };
         client.put_offer(offer).await?;
+        // Nodes that nobody booted while this program was away have left units that rest.
+        client.resume_units(resting(Units::Market(market.market.clone()))).await?;
     }
     let mut boots = JoinSet::new();
     for allocation in starting.allocations {
@@ -94,11 +97,18 @@ async fn serve_awards(client: &Client, markets: &[DemoMarket], rng: &mut ChaCha8
         for event in frame?.events {
             if let Some(Kind::Allocated(allocated)) = event.kind {
                 boots.spawn(boot(client.clone(), allocated.allocation, rng.random_range(BOOT)));
+            } else if let Some(Kind::UnitResting(rests)) = event.kind {
+                // Every machine of a synthetic provider works.
+                client.resume_units(resting(Units::Unit(rests.unit))).await?;
             }
         }
         while boots.try_join_next().is_some() {}
     }
     Ok(())
+}
+
+fn resting(units: Units) -> v1::ResumeUnitsRequest {
+    v1::ResumeUnitsRequest { client_key: String::new(), units: Some(units) }
 }
 
 async fn boot(client: Client, allocation: u64, millis: u64) {

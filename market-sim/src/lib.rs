@@ -1,8 +1,11 @@
 //! The library of the `market-sim` tool: plays worlds, traces and commands against the market.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod agenda;
+pub mod attack;
 pub mod audit;
 pub mod backtest;
 mod bid;
@@ -10,8 +13,10 @@ pub mod calibration;
 pub mod demo;
 pub mod estimate;
 pub mod experiment;
+pub mod file;
 pub mod jsonl;
 mod name_map;
+mod parallel;
 mod participant;
 pub mod replay;
 pub mod trace;

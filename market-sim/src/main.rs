@@ -1,7 +1,7 @@
 //! The `market-sim` tool: its commands and flags.
 
-// `println!` panics when the reader is gone; `commands/stdout.rs` does not.
-#![warn(clippy::print_stdout)]
+// `println!` panics if nothing can be written; `commands/stdout.rs` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
 
@@ -34,6 +34,8 @@ enum Task {
     Backtest(commands::backtest::Arguments),
     /// Play small worlds while a market rule changes: churn, revenue, fairness, welfare against the optimum
     Experiment(commands::experiment::Arguments),
+    /// Search for cheats: policies that gain by anything but the truth, or do harm for nothing
+    Attack(commands::attack::Arguments),
     /// Compare the prices and the demand of a world with published traces
     Calibrate(commands::calibrate::Arguments),
     /// Let a world of providers and tenants live, and say what came of it
@@ -43,15 +45,21 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().task {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(said) => return commands::stdout::explain(&said),
+    };
+    let ended = match arguments.task {
         Task::Play(arguments) => commands::play::run(&arguments),
         Task::ReplayDemand(arguments) => commands::replay_demand::run(&arguments),
         Task::ReplayPrices(arguments) => commands::replay_prices::run(&arguments),
         Task::ReplaySupply(arguments) => commands::replay_supply::run(&arguments),
         Task::Backtest(arguments) => commands::backtest::run(&arguments),
         Task::Experiment(arguments) => commands::experiment::run(&arguments),
+        Task::Attack(arguments) => commands::attack::run(&arguments),
         Task::Calibrate(arguments) => commands::calibrate::run(&arguments),
         Task::Simulate(arguments) => commands::simulate::run(&arguments),
         Task::Live(arguments) => commands::live::run(&arguments),
-    }
+    };
+    commands::stdout::finish(ended)
 }

@@ -10,7 +10,7 @@ pub use remote::Remote;
 
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::{AllocationId, MarketId, Names};
-use kubebid_core::{Answer, Price, StampedCommand};
+use kubebid_core::{Answer, Event, Price, StampedCommand};
 
 /// The reason for which a venue could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,11 @@ pub trait Venue {
     /// Moves the clock to the command's time and applies it. The answer has all that happened since the one
     /// before; a bid is called by the number of the answer that placed it.
     fn apply(&mut self, command: &StampedCommand) -> Result<Answer, VenueError>;
+
+    /// Returns what commands of others brought about before the last answer, a list of events for each command.
+    fn take_others(&mut self) -> Vec<Vec<Event>> {
+        Vec::new()
+    }
 
     /// Returns the names of the numbered accounts and markets in events.
     fn names(&self) -> &Names;

@@ -20,6 +20,9 @@ mod tenants;
 pub use demand::{DrawnJob, jobs_of};
 pub use outcome::{KindSums, MarketSeries, Outcome};
 pub use parallel::simulate_parallel;
+pub(crate) use random::RandomStream;
 pub use run::{START, WorldError, simulate, simulate_jobs};
-pub use settings::{FIELDS, Field, Jobs, Rules, RushSettings, SeriesChoice, Settings, SettingsError, Supply};
+pub use settings::{
+    FIELDS, Field, Jobs, PAIRS, Rules, RushSettings, SeriesChoice, Settings, SettingsError, Supply,
+};
 pub use tenants::Kind;

@@ -12,7 +12,7 @@ fn check(line: &str, complaint: &str) {
 
 #[test]
 fn a_line_that_is_no_command_is_told_by_field() {
-    check("[]", "expected a map");
+    check("[]", "it is no JSON object");
     check("{", "EOF");
     check(r#"{"command": "AdvanceTime"}"#, "missing field `at_us`");
     check(r#"{"at_us": 0}"#, "missing field `command`");

@@ -31,7 +31,7 @@ fn data() -> PathBuf {
 
 fn jobs(name: &str) -> Vec<Job> {
     let path = data().join(name);
-    read_demand(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    read_demand(&path, None).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_cuts_are_rows_of_the_real_traces() {
         ("openb-2023/demand.csv.gz", "A-openb-2023/normalised/demand.csv.gz"),
     ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces").join(cut);
-        let (cut, whole) = (read_demand(&path).expect("a cut"), jobs(whole));
+        let (cut, whole) = (read_demand(&path, None).expect("a cut"), jobs(whole));
         assert!(whole.windows(cut.len()).any(|rows| rows == cut), "{} is no cut", path.display());
     }
 }

@@ -15,7 +15,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn jobs(name: &str) -> Vec<Job> {
-    read_demand(&path(name)).expect("the cuts are in the repository")
+    read_demand(&path(name), None).expect("the cuts are in the repository")
 }
 
 #[test]

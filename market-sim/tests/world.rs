@@ -3,7 +3,9 @@
 use kubebid_core::units::Micros;
 use market_sim::calibration::{compare_demand, compare_prices};
 use market_sim::venue::{InProcess, JournaledVenue};
-use market_sim::world::{FIELDS, Kind, Outcome, Rules, Settings, jobs_of, simulate, simulate_parallel};
+use market_sim::world::{
+    FIELDS, Kind, Outcome, PAIRS, Rules, Settings, jobs_of, simulate, simulate_parallel,
+};
 use std::num::{NonZeroU64, NonZeroUsize};
 
 fn lived(settings: &Settings) -> Outcome {
@@ -218,8 +220,15 @@ fn every_field_at_either_end_of_its_range_gives_a_world_that_ends() {
             }
             let pair = matches!(field.name, "supply.reserve" | "supply.outage_share");
             let value = if pair { format!("[{end}, {end}]") } else { format!("{end}") };
+            // A least value cannot be above the highest one: that one is there too.
+            let partner = PAIRS.iter().find_map(|(least, most)| match field.name {
+                name if name == *least && end == field.most => most.split_once('.'),
+                name if name == *most && end == field.least => least.split_once('.'),
+                _ => None,
+            });
+            let partner = partner.map_or(String::new(), |(_, name)| format!(", {name}: {value}"));
             let world = match field.name.split_once('.') {
-                Some((part, name)) => format!("{part}: {{{name}: {value}}}"),
+                Some((part, name)) => format!("{part}: {{{name}: {value}{partner}}}"),
                 None => format!("{}: {value}", field.name),
             };
             let settings = small.with(&world).unwrap_or_else(|error| panic!("{world}: {error}"));

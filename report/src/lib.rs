@@ -1,4 +1,5 @@
-//! A page for people: charts and tables as one HTML file without dependencies, as JSON, or as CSV.
+//! A page for people: charts and tables as one HTML file without dependencies, as JSON, or as CSV. Also what makes text of
+//! others safe for spreadsheets ([`csv`]) and terminals ([`text`]).
 //!
 //! A command fills a [`Page`] and writes it, or draws charts as a picture of their own with [`pictures`]. [`TimeSeries`] keeps a
 //! quantity over time in bounded memory.
@@ -6,13 +7,16 @@
 #![warn(missing_docs)]
 
 mod chart;
+pub mod csv;
 mod html;
 mod scale;
+pub mod text;
 mod time_series;
 
 pub use chart::pictures;
 pub use time_series::TimeSeries;
 
+use crate::csv::{CsvWriter, number};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -200,19 +204,20 @@ impl Page {
     }
 
     /// Writes every point of every chart on a line of its own; times are seconds since the epoch.
-    fn write_csv(&self, out: impl Write) -> Result<(), csv::Error> {
-        let mut out = csv::Writer::from_writer(out);
-        out.write_record(["chart", "series", "x", "y", "low", "high"])?;
+    fn write_csv(&self, out: impl Write) -> std::io::Result<()> {
+        let mut out = CsvWriter::new(out);
+        out.row(["chart", "series", "x", "y", "low", "high"])?;
         for chart in &self.charts {
             for series in &chart.series {
                 for point in &series.points {
                     let category = chart.x.categories.get(point.x as usize);
                     let x = category.cloned().unwrap_or_else(|| point.x.to_string());
                     let (low, high) = point.range.unzip();
-                    out.serialize((&chart.title, &series.name, x, point.y, low, high))?;
+                    let numbers = [number(Some(point.y)), number(low), number(high)];
+                    out.row([&chart.title, &series.name, &x].into_iter().chain(&numbers))?;
                 }
             }
         }
-        Ok(out.flush()?)
+        out.finish()
     }
 }

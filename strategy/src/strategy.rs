@@ -55,8 +55,8 @@ impl Strategy {
     /// Returns the ceiling to bid: its share of the reference, or the whole `max_bid_micros` if there is no
     /// reference. It is a multiple of the tick, rounded down, so the tenant gains, and never above
     /// `max_bid_micros`. Two of the three never bid below the floor if `max_bid_micros` allows it: if reserves have
-    /// risen above the reference, a share of it would never win. 0 means that `max_bid_micros` is below
-    /// one tick.
+    /// risen above the reference, a share of it would never win. It is at least one tick, because a market takes no
+    /// lower bid, even if its nodes cost nothing. 0 means that `max_bid_micros` is below one tick.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Strategy {
     pub fn ceiling_micros(self, max_bid_micros: u64, quote: &Quote) -> u64 {
         let most = quote.round_down_micros(max_bid_micros);
         let Some(reference) = quote.reference_micros else { return most };
-        let share = quote.round_down_micros(percent_micros(self.factor_percent(), reference));
+        let share = quote.round_down_micros(self.share_micros(reference, quote));
         let floor = quote.floor_micros.and_then(|floor| quote.round_up_micros(floor));
         match (self, floor) {
             (Strategy::Balanced | Strategy::AvailabilityOptimized, Some(floor)) if floor <= most => {
@@ -79,7 +79,7 @@ impl Strategy {
     /// Returns what to do at a notice. `price_to_stay_micros` is the market's price to stay; `None` if no ceiling
     /// brings the node back. A raise is to the lowest ceiling that is enough.
     ///
-    /// Each strategy stays for as much as the next one bids (90 %, 120 % of the reference, the maximum): a
+    /// Each strategy stays for as much as the next one bids (90 %, 120 % of the reference, the maximum; one tick at least): a
     /// restart loses the work since the last checkpoint, so a node that is held is worth more than one that
     /// is sought.
     pub fn at_notice(
@@ -95,12 +95,17 @@ impl Strategy {
         };
         let share = next.zip(quote.reference_micros);
         let most = share.map_or(max_bid_micros, |(next, reference)| {
-            percent_micros(next.factor_percent(), reference).min(max_bid_micros)
+            next.share_micros(reference, quote).min(max_bid_micros)
         });
         match price_to_stay_micros.and_then(|price| quote.round_up_micros(price)) {
             Some(ceiling_micros) if ceiling_micros <= most => AtNotice::RaiseTo { ceiling_micros },
             Some(_) | None => AtNotice::LetGo,
         }
+    }
+
+    /// Returns the strategy's share of a reference price: one tick at least.
+    fn share_micros(self, reference_micros: u64, quote: &Quote) -> u64 {
+        percent_micros(self.factor_percent(), reference_micros).max(quote.tick_micros)
     }
 }
 

@@ -32,9 +32,6 @@ fn ceilings_follow_reference_floor_and_max_bid() {
         // No reference yet.
         (None, Some(200), 450, [450, 450, 450]),
         (None, None, 450, [450, 450, 450]),
-        // The price has been nothing.
-        (Some(0), None, 450, [0, 0, 0]),
-        (Some(0), Some(200), 450, [0, 200, 200]),
     ];
     for (reference, floor, max_bid, ceilings) in table {
         let quote = quote(reference, floor, 100);
@@ -60,6 +57,38 @@ fn ceilings_are_rounded_down_to_the_shared_tick_and_the_floor_up() {
         let said = Strategy::ALL.map(|strategy| strategy.ceiling_micros(max_bid, &quote));
         assert_eq!(said, ceilings, "{quote:?}");
     }
+}
+
+#[test]
+fn in_a_market_that_costs_nothing_or_next_to_nothing_every_strategy_bids_one_tick() {
+    // In micro-dollars, tick 300: reference, floor, max bid → the three.
+    let table = [
+        (Some(0), None, 4_500, [300, 300, 300]),
+        (Some(0), Some(0), 4_500, [300, 300, 300]),
+        (Some(0), Some(2_000), 4_500, [300, 2_100, 2_100]),
+        (Some(299), Some(0), 4_500, [300, 300, 300]),
+        (Some(600), Some(0), 4_500, [300, 300, 600]),
+        (Some(0), Some(0), 300, [300, 300, 300]),
+        // Max bid below one tick: nothing can be bid.
+        (Some(0), Some(0), 299, [0, 0, 0]),
+        (None, Some(0), 299, [0, 0, 0]),
+    ];
+    for (reference_micros, floor_micros, max_bid, ceilings) in table {
+        let quote = Quote { reference_micros, floor_micros, tick_micros: 300 };
+        let said = Strategy::ALL.map(|strategy| strategy.ceiling_micros(max_bid, &quote));
+        assert_eq!(said, ceilings, "{quote:?}, max bid {max_bid}");
+    }
+}
+
+#[test]
+fn in_a_market_that_costs_nothing_every_strategy_stays_for_one_tick() {
+    let quote = Quote { reference_micros: Some(0), floor_micros: Some(0), tick_micros: 300 };
+    for strategy in Strategy::ALL {
+        let raised = AtNotice::RaiseTo { ceiling_micros: 300 };
+        assert_eq!(strategy.at_notice(Some(1), 4_500, &quote), raised, "{strategy}");
+        assert_eq!(strategy.at_notice(Some(1), 299, &quote), AtNotice::LetGo, "{strategy}");
+    }
+    assert_eq!(Strategy::Balanced.at_notice(Some(301), 4_500, &quote), AtNotice::LetGo);
 }
 
 #[test]

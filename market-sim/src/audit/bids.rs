@@ -4,7 +4,7 @@ use super::Violation;
 use foldhash::HashMap;
 use kubebid_core::Price;
 use kubebid_core::event::{Bidder, Node, Scope};
-use kubebid_core::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Seq};
+use kubebid_core::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq};
 
 #[derive(Debug, Default)]
 pub(super) struct Bids {
@@ -22,6 +22,10 @@ pub(super) struct Bid {
     searching: bool,
     pub(super) live: Vec<AllocationId>,
     pub(super) notices: Vec<AllocationId>,
+    /// The number of its nodes that are under a provider's notice.
+    pub(super) withdrawn: u32,
+    /// The time until which a raise under notice keeps the ceiling from falling (R2).
+    pub(super) locked_until: Micros,
     pub(super) claims: Vec<AllocationId>,
     pub(super) unmet: u32,
     pub(super) losing: Option<Price>,
@@ -64,6 +68,8 @@ impl Bids {
             searching: true,
             live: Vec::new(),
             notices: Vec::new(),
+            withdrawn: 0,
+            locked_until: Micros(0),
             claims: Vec::new(),
             unmet: 0,
             losing: None,
@@ -120,7 +126,8 @@ impl Bids {
         let unmet = if bid.searching { bid.max_nodes.saturating_sub(has) } else { 0 };
         // A bid that waits for several nodes at once sets no price (R12).
         let waits = bid.min_nodes.min(bid.max_nodes) > 1 && has == 0;
-        let after = (unmet > 0 && !waits).then_some(bid.ceiling);
+        // Neither does one that still has what it asks for, on units that their providers take back (R8).
+        let after = (unmet > bid.withdrawn && !waits).then_some(bid.ceiling);
         let nodes = i64::from(unmet) - i64::from(std::mem::replace(&mut bid.unmet, unmet));
         let before = std::mem::replace(&mut bid.losing, after);
         let changed = nodes != 0 || before != after;

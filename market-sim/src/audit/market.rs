@@ -155,10 +155,24 @@ impl Market {
         self.supply.free += 1;
     }
 
-    /// Removes a unit, which is free because its allocation has ended.
-    pub(super) fn unit_removed(&mut self) {
+    /// Removes a unit that nobody holds. It is free, unless it rested.
+    pub(super) fn unit_removed(&mut self, rested: bool) {
         self.supply.total -= 1;
+        if rested {
+            self.supply.resting -= 1;
+        } else {
+            self.supply.free -= 1;
+        }
+    }
+
+    pub(super) fn unit_resting(&mut self) {
         self.supply.free -= 1;
+        self.supply.resting += 1;
+    }
+
+    pub(super) fn unit_resumed(&mut self) {
+        self.supply.resting -= 1;
+        self.supply.free += 1;
     }
 
     /// Returns L of R8, the lowest ceiling.

@@ -1,9 +1,9 @@
 //! The auditor's meters of what nodes cost over time (R8, R15), from prices that it computes itself.
 //!
-//! A node costs `min(ceiling, max(p(t), reserve))`, where `p(t)` is the price of its tenant. Live nodes cost at most
-//! the lowest ceiling of their market, so their own ceiling matters only under notice, and there
-//! `min(c, max(p, r)) = max(p, r) − max(p, c) + c`. So all bills are sums of integrals of `max(p, x)`, which the
-//! meter keeps for each `x` in use, and of what one tenant pays less than the others.
+//! A live node costs `max(p(t), reserve)`, where `p(t)` is the price of its tenant. Under a provider's notice it costs
+//! at most its frozen price, and `min(c, max(p, r)) = max(p, r) − max(p, c) + c` for `r ≤ c`. So these bills are sums of
+//! integrals of `max(p, x)`, which the meter keeps for each `x` in use, and of what one tenant pays less than the others.
+//! After it was outbid a node costs its frozen price.
 
 use kubebid_core::Price;
 use kubebid_core::units::{AccountId, Micros};
@@ -27,10 +27,18 @@ impl Tariff {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) tenant: AccountId,
-    /// The reserve that counts (R11).
-    pub(super) reserve: Price,
-    /// The ceiling of the bid, under notice.
-    pub(super) cap: Option<Price>,
+    pub(super) rate: Rate,
+}
+
+/// The price of a node (R8). A reserve is the one that counts for the node (R11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rate {
+    /// A live node: the price of its tenant, and its reserve at least.
+    Live { reserve: Price },
+    /// The same under a provider's notice, at most the frozen price, which is not below the reserve.
+    Withdrawn { reserve: Price, frozen: Price },
+    /// Outbid: its frozen price.
+    Outbid { frozen: Price },
 }
 
 #[derive(Debug, Default)]
@@ -105,8 +113,12 @@ impl Meter {
     /// Returns what a node with these terms has cost since a moment that all readings of the terms share, as long
     /// as a node stays entered.
     pub(super) fn reading(&self, now: Micros, terms: Terms) -> i128 {
-        let floor = self.integral(now, terms.tenant, terms.reserve);
-        terms.cap.map_or(floor, |cap| floor - self.integral(now, terms.tenant, cap) + over(cap, now))
+        let at_least = |x| self.integral(now, terms.tenant, x);
+        match terms.rate {
+            Rate::Live { reserve } => at_least(reserve),
+            Rate::Withdrawn { reserve, frozen } => at_least(reserve) - at_least(frozen) + over(frozen, now),
+            Rate::Outbid { frozen } => over(frozen, now),
+        }
     }
 
     /// Returns ∫ max(price of the tenant, x).
@@ -126,8 +138,23 @@ fn leave<K: Ord>(integrals: &mut BTreeMap<K, Integral>, key: K) {
 }
 
 impl Terms {
+    /// Returns the price of a node with these terms.
+    pub(super) fn price(self, tariff: Tariff) -> Price {
+        let price = tariff.price_for(self.tenant);
+        match self.rate {
+            Rate::Live { reserve } => price.max(reserve),
+            Rate::Withdrawn { reserve, frozen } => price.max(reserve).min(frozen),
+            Rate::Outbid { frozen } => frozen,
+        }
+    }
+
     fn thresholds(self) -> impl Iterator<Item = Price> {
-        [Some(self.reserve), self.cap].into_iter().flatten()
+        let thresholds = match self.rate {
+            Rate::Live { reserve } => [Some(reserve), None],
+            Rate::Withdrawn { reserve, frozen } => [Some(reserve), Some(frozen)],
+            Rate::Outbid { .. } => [None, None],
+        };
+        thresholds.into_iter().flatten()
     }
 }
 
@@ -151,8 +178,13 @@ mod tests {
             }
             if below(7) == 0 {
                 let reserve = Price(below(10));
-                let cap = (below(2) == 0).then(|| Price(reserve.0 + below(4)));
-                let terms = Terms { tenant: AccountId(below(3) as u32), reserve, cap };
+                let frozen = Price(reserve.0 + below(4));
+                let rate = match below(4) {
+                    0 => Rate::Outbid { frozen },
+                    1 => Rate::Withdrawn { reserve, frozen },
+                    _ => Rate::Live { reserve },
+                };
+                let terms = Terms { tenant: AccountId(below(3) as u32), rate };
                 meter.enter(now, terms);
                 nodes.push((terms, meter.reading(now, terms), 0));
             }
@@ -162,8 +194,7 @@ mod tests {
             }
             for (terms, mark, sum) in &mut nodes {
                 assert_eq!(meter.reading(now, *terms) - *mark, *sum, "{terms:?} at {now}");
-                let price = meter.tariff().price_for(terms.tenant).max(terms.reserve);
-                *sum += i128::from(terms.cap.map_or(price, |cap| cap.min(price)).0);
+                *sum += i128::from(terms.price(meter.tariff()).0);
             }
         }
     }

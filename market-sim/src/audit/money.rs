@@ -6,7 +6,7 @@ use super::nodes::Held;
 use super::{Auditor, Violation};
 use kubebid_core::event::{Bidder, ChargeReason, DropCause, EndReason, Node};
 use kubebid_core::money::Bill;
-use kubebid_core::units::{AccountId, AllocationId, MarketId, Micros};
+use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros};
 use kubebid_core::{Amount, Price};
 
 /// The meter of a node that is ready.
@@ -50,6 +50,39 @@ pub(super) struct Owed {
 pub(super) struct ClaimCharges {
     charged: Vec<(AllocationId, AccountId, Amount)>,
     owed: Vec<(AllocationId, AccountId, Amount)>,
+}
+
+/// A claim that was given up for a node that comes next (R6).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenUp {
+    bid: BidId,
+    /// The provider of the claimed unit.
+    provider: AccountId,
+    /// The amount that is owed for it, unless the node is of the same provider.
+    owed: (AllocationId, AccountId, Amount),
+}
+
+impl ClaimCharges {
+    fn owe(&mut self, owed: (AllocationId, AccountId, Amount)) {
+        if owed.2 > Amount::ZERO {
+            self.owed.push(owed);
+        }
+    }
+
+    /// Takes the claim that a bid gave up for the node that it gets now. It is free of charge if that is a free unit of
+    /// the same provider; `provider` is `None` for a node that comes back (R15).
+    pub(super) fn given_up_for(
+        &mut self,
+        given_up: &mut Vec<GivenUp>,
+        bid: BidId,
+        provider: Option<AccountId>,
+    ) {
+        let Some(at) = given_up.iter().position(|given_up| given_up.bid == bid) else { return };
+        let claim = given_up.remove(at);
+        if provider != Some(claim.provider) {
+            self.owe(claim.owed);
+        }
+    }
 }
 
 impl Auditor {
@@ -102,17 +135,18 @@ impl Auditor {
 
     /// Starts the meter of a node.
     pub(super) fn start_meter(&mut self, id: AllocationId) -> Result<(), Violation> {
-        let terms = self.terms(id)?;
         let held = self.nodes.known_mut(id)?;
+        let terms = held.terms();
         let meter = &mut self.markets[held.node.unit.market.0 as usize].meter;
         held.running = Some(Running::begin(meter, self.now, terms));
         Ok(())
     }
 
-    /// Updates the meter after a change of what a node is billed by: its reserve, a notice, its ceiling under notice.
+    /// Updates the meter after a change of what a node is billed by: its reserve, a notice.
     pub(super) fn remeter(&mut self, id: AllocationId) -> Result<(), Violation> {
-        let terms = self.terms(id)?;
+        self.nodes.changed(id);
         let held = self.nodes.known_mut(id)?;
+        let terms = held.terms();
         let meter = &mut self.markets[held.node.unit.market.0 as usize].meter;
         if let Some(running) = held.running.as_mut().filter(|running| running.terms != terms) {
             running.change(meter, self.now, terms);
@@ -120,17 +154,8 @@ impl Auditor {
         Ok(())
     }
 
-    fn terms(&mut self, id: AllocationId) -> Result<Terms, Violation> {
-        let held = self.nodes.known(id)?;
-        let cap = match held.claimed() {
-            Some(_) => Some(self.bids.holder(&held.node)?.ceiling),
-            None => None,
-        };
-        Ok(Terms { tenant: held.node.tenant, reserve: held.reserve, cap })
-    }
-
-    /// Computes the bill of a node that has ended; `ceiling` is that of its bid.
-    pub(super) fn owe(&mut self, held: &Held, reason: EndReason, ceiling: Price) -> Result<(), Violation> {
+    /// Computes the bill of a node that has ended.
+    pub(super) fn owe(&mut self, held: &Held, reason: EndReason) -> Result<(), Violation> {
         let node = held.node;
         let market = &mut self.markets[node.unit.market.0 as usize];
         let (mut bill, mut ran) = (0, Micros(0));
@@ -139,8 +164,8 @@ impl Auditor {
             market.meter.leave(running.terms);
             ran = self.now.since(running.since);
         }
-        if reason == EndReason::Released && held.claimed().is_none() {
-            let price = market.meter.tariff().price_for(node.tenant).max(held.reserve).min(ceiling);
+        if matches!(reason, EndReason::Released | EndReason::Regrouped) && held.claimed().is_none() {
+            let price = held.settled.price(market.meter.tariff());
             bill += price.over(market.rules.min_charge.since(ran)).0 as i128;
         }
         if reason == EndReason::UnitLost && held.running.is_some() && self.now < held.protected_until {
@@ -151,7 +176,7 @@ impl Auditor {
         Ok(())
     }
 
-    /// Computes the minimum charge of a claim that its tenant gives up, at the price that its bid had when last settled.
+    /// Computes the minimum charge of a claim that ended, at the price that its bid had there as last settled.
     pub(super) fn owe_for_claim(
         &mut self,
         node: &Node,
@@ -159,11 +184,15 @@ impl Auditor {
         cause: DropCause,
     ) -> Result<(), Violation> {
         match cause {
-            DropCause::Cancelled | DropCause::Lowered | DropCause::Shrunk | DropCause::Expired => {}
-            DropCause::Rescued
-            | DropCause::HolderBack
+            DropCause::Cancelled
+            | DropCause::Lowered
+            | DropCause::Shrunk
+            | DropCause::Expired
+            | DropCause::Regrouped
+            | DropCause::Rescued
+            | DropCause::OwnSupply => {}
+            DropCause::HolderBack
             | DropCause::HolderRaised
-            | DropCause::OwnSupply
             | DropCause::ReserveRaised
             | DropCause::CapacityWithdrawn
             | DropCause::UnitLost
@@ -172,17 +201,24 @@ impl Auditor {
         let market = &self.markets[node.unit.market.0 as usize];
         let before = self.amended.filter(|(bid, _)| *bid == by.bid).map(|(_, ceiling)| ceiling);
         let ceiling = before.unwrap_or(self.bids.of(by)?.ceiling);
-        let price =
-            market.meter.tariff().price_for(by.tenant).max(self.offers.reserve(node.unit)).min(ceiling);
-        let amount = price.over(market.rules.min_charge).round();
-        if amount > Amount::ZERO {
-            self.claim_charges.owed.push((node.allocation, by.tenant, amount));
+        let reserve = self.offers.settled_reserve(node.unit);
+        let price = market.meter.tariff().price_for(by.tenant).max(reserve).min(ceiling);
+        let owed = (node.allocation, by.tenant, price.over(market.rules.min_charge).round());
+        if cause == DropCause::Rescued {
+            let given_up = GivenUp { bid: by.bid, provider: node.unit.provider, owed };
+            self.given_up.push(given_up);
+        } else {
+            self.claim_charges.owe(owed);
         }
         Ok(())
     }
 
     /// Checks that each claim that was given up has its charge, and each such charge its claim.
     pub(super) fn settle_claim_charges(&mut self) -> Result<(), Violation> {
+        // Nothing came in the place of these.
+        for claim in self.given_up.drain(..) {
+            self.claim_charges.owe(claim.owed);
+        }
         let ClaimCharges { mut charged, owed } = std::mem::take(&mut self.claim_charges);
         for (node, tenant, amount) in owed {
             let found = charged.iter().position(|(n, by, _)| (*n, *by) == (node, tenant));

@@ -1,6 +1,7 @@
 //! The auditor's nodes, their notices and the claims on them.
 
 use super::bids::remove;
+use super::meter::{Rate, Terms};
 use super::money::Running;
 use super::{Auditor, Violation};
 use foldhash::HashMap;
@@ -16,6 +17,8 @@ pub(super) struct Nodes {
     deadlines: BTreeSet<(Micros, AllocationId)>,
     /// The time at which a raised reserve counts for a live node (R11).
     raises: BTreeSet<(Micros, AllocationId)>,
+    /// Nodes whose terms changed since the last settlement.
+    unsettled: Vec<AllocationId>,
 }
 
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(super) struct Held {
     pub(super) reserve: Price,
     raise_at: Option<Micros>,
     pub(super) running: Option<Running>,
+    /// The terms as last settled.
+    pub(super) settled: Terms,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +40,22 @@ pub(super) struct Notice {
     pub(super) reason: NoticeReason,
     deadline: Micros,
     claim: Option<Bidder>,
+    /// The price that the node had as last settled before the notice (R8).
+    frozen: Price,
 }
 
 impl Held {
+    /// Returns what decides the price of the node together with that of its tenant (R8).
+    pub(super) fn terms(&self) -> Terms {
+        let reserve = self.reserve;
+        let rate = match self.notice {
+            None => Rate::Live { reserve },
+            Some(Notice { reason: NoticeReason::Outbid, frozen, .. }) => Rate::Outbid { frozen },
+            Some(Notice { frozen, .. }) => Rate::Withdrawn { reserve, frozen },
+        };
+        Terms { tenant: self.node.tenant, rate }
+    }
+
     /// Returns whether a node under notice has a claim; `None` for a node without notice.
     pub(super) fn claimed(&self) -> Option<bool> {
         self.notice.map(|notice| notice.claim.is_some())
@@ -57,6 +75,20 @@ impl Nodes {
             self.raises.remove(&(before, id));
         }
         self.raises.extend(at.map(|at| (at, id)));
+    }
+
+    /// Notes that the terms of a node changed.
+    pub(super) fn changed(&mut self, id: AllocationId) {
+        self.unsettled.push(id);
+    }
+
+    /// Ends a settlement: the terms of now are the settled ones.
+    pub(super) fn settle(&mut self) {
+        for id in self.unsettled.drain(..) {
+            if let Some(held) = self.nodes.get_mut(&id) {
+                held.settled = held.terms();
+            }
+        }
     }
 
     pub(super) fn known(&self, id: AllocationId) -> Result<&Held, Violation> {
@@ -95,6 +127,12 @@ impl Auditor {
             self.handed.iter().position(|(unit, _)| *unit == node.unit).map(|at| self.handed.remove(at));
         let reserve = self.offers.hold(node.unit, node.allocation)?;
         let bid = self.bids.holder(node)?;
+        if self.timed_out.contains(&node.unit) {
+            return Err(Violation::NotTimedOut);
+        }
+        if due.is_none() {
+            self.claim_charges.given_up_for(&mut self.given_up, node.bid, Some(node.unit.provider));
+        }
         match due {
             Some((unit, due)) if due != node.bid => {
                 return Err(Violation::ClaimNotHonoured { unit, bid: due });
@@ -128,6 +166,7 @@ impl Auditor {
             reserve,
             raise_at: None,
             running: None,
+            settled: Terms { tenant: node.tenant, rate: Rate::Live { reserve } },
         };
         self.nodes.nodes.insert(node.allocation, held);
         self.sums.allocations += 1;
@@ -172,12 +211,14 @@ impl Auditor {
         if deadline != due {
             return Err(Violation::Deadline(due));
         }
-        held.notice = Some(Notice { reason, deadline, claim: None });
+        let frozen = held.settled.price(market.meter.tariff());
+        held.notice = Some(Notice { reason, deadline, claim: None, frozen });
         let reserve = held.reserve;
         self.nodes.deadlines.insert((deadline, node.allocation));
         bid.set_max_nodes(max_nodes, [0, -1])?;
         remove(&mut bid.live, node.allocation);
         bid.notices.push(node.allocation);
+        bid.withdrawn += u32::from(reason != NoticeReason::Outbid);
         market.live.remove(bid.ceiling);
         market.reserves.remove(reserve);
         market.supply.allocated -= 1;
@@ -198,9 +239,11 @@ impl Auditor {
         }
         let (reserve, protected_until) = (held.reserve, held.protected_until);
         self.nodes.deadlines.remove(&(notice.deadline, node.allocation));
+        self.claim_charges.given_up_for(&mut self.given_up, node.bid, None);
         let bid = self.bids.holder(node)?;
         bid.set_max_nodes(max_nodes, [0, 1])?;
         remove(&mut bid.notices, node.allocation);
+        bid.withdrawn -= u32::from(notice.reason != NoticeReason::Outbid);
         bid.live.push(node.allocation);
         bid.within_max_nodes()?;
         let market = &mut self.markets[node.unit.market.0 as usize];
@@ -312,7 +355,7 @@ impl Auditor {
         let in_order = match reason {
             EndReason::Outbid | EndReason::CapacityWithdrawn | EndReason::ReserveRaised => notice
                 .is_some_and(|notice| EndReason::from(notice.reason) == reason && notice.deadline == now),
-            EndReason::Released | EndReason::UnitLost => true,
+            EndReason::Released | EndReason::Regrouped | EndReason::UnitLost => true,
             EndReason::StartTimeout => held.running.is_none() && held.start_by == now,
         };
         if !in_order {
@@ -321,24 +364,29 @@ impl Auditor {
         let market = &mut self.markets[node.unit.market.0 as usize];
         market.supply.free += 1;
         let bid = self.bids.holder(node)?;
-        let ceiling = bid.ceiling;
+        let is_regrouped = reason == EndReason::Regrouped;
         match notice {
             Some(notice) => {
                 market.supply.notice -= 1;
                 remove(&mut bid.notices, node.allocation);
-                bid.set_max_nodes(max_nodes, [0, 0])?;
+                bid.withdrawn -= u32::from(notice.reason != NoticeReason::Outbid);
+                // With CLOSE, regrouping gives back what the notice took.
+                bid.set_max_nodes(max_nodes, [0, i64::from(is_regrouped)])?;
                 self.nodes.deadlines.remove(&(notice.deadline, node.allocation));
             }
             None => {
                 market.supply.allocated -= 1;
-                market.live.remove(ceiling);
+                market.live.remove(bid.ceiling);
                 market.reserves.remove(held.reserve);
                 remove(&mut bid.live, node.allocation);
-                bid.set_max_nodes(max_nodes, [0, -1])?;
+                bid.set_max_nodes(max_nodes, [0, if is_regrouped { 0 } else { -1 }])?;
             }
         }
         self.recount(node.bid);
-        self.owe(&held, reason, ceiling)?;
+        self.owe(&held, reason)?;
+        if reason == EndReason::StartTimeout {
+            self.timed_out.push(node.unit);
+        }
         self.bids.forget(node.bid);
         let stays = self.offers.free(node.unit)?;
         if let Some(by) = notice.and_then(|notice| notice.claim) {

@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     offers: HashMap<(MarketId, AccountId), Offer>,
-    /// Reserves of the units that stay, and of the free ones, by market.
+    /// Reserves of the units that neither leave nor rest, and of the free ones, by market.
     reserves: HashMap<MarketId, Levels>,
     free: HashMap<MarketId, Levels>,
     /// Accounts that have a unit, by market.
     sellers: HashMap<MarketId, BTreeSet<AccountId>>,
+    /// Offers that were put since the last settlement.
+    unsettled: Vec<(MarketId, AccountId)>,
 }
 
 #[derive(Debug, Default)]
@@ -23,12 +25,21 @@ struct Offer {
     last_number: u64,
     units: BTreeMap<u64, Unit>,
     staying: u64,
+    /// The reserve before the present command or instant.
+    settled_reserve: Price,
 }
 
 #[derive(Debug, Default)]
 struct Unit {
     leaving: bool,
+    resting: bool,
     held: Option<AllocationId>,
+}
+
+impl Unit {
+    fn is_free(&self) -> bool {
+        self.held.is_none() && !self.resting
+    }
 }
 
 impl Offers {
@@ -44,15 +55,25 @@ impl Offers {
         if before == reserve {
             return (before, Vec::new());
         }
+        self.unsettled.push((market, provider));
         let levels = self.reserves.entry(market).or_default();
-        for _ in 0..offer.staying {
+        for _ in offer.units.values().filter(|unit| !unit.leaving && !unit.resting) {
             levels.shift(before, reserve);
         }
         let levels = self.free.entry(market).or_default();
-        for _ in offer.units.values().filter(|unit| unit.held.is_none()) {
+        for _ in offer.units.values().filter(|unit| unit.is_free()) {
             levels.shift(before, reserve);
         }
         (before, offer.units.values().filter_map(|unit| unit.held).collect())
+    }
+
+    /// Ends a settlement: the reserves of now are the settled ones.
+    pub(super) fn settle(&mut self) {
+        for of in self.unsettled.drain(..) {
+            if let Some(offer) = self.offers.get_mut(&of) {
+                offer.settled_reserve = offer.reserve;
+            }
+        }
     }
 
     /// Returns what the price of a market follows from.
@@ -92,6 +113,41 @@ impl Offers {
         self.turn(id, false)
     }
 
+    /// Lets a unit rest that nobody holds (R11).
+    pub(super) fn rest(&mut self, id: UnitId) -> Result<(), Violation> {
+        let (unit, reserve) = self.unit(id)?;
+        if let Some(node) = unit.held {
+            return Err(Violation::UnitHeld(node));
+        }
+        if unit.leaving {
+            return Err(Violation::UnitLeaves);
+        }
+        if std::mem::replace(&mut unit.resting, true) {
+            return Err(Violation::UnitRests);
+        }
+        self.reserves.entry(id.market).or_default().remove(reserve);
+        self.free.entry(id.market).or_default().remove(reserve);
+        Ok(())
+    }
+
+    /// Makes a resting unit free (R11).
+    pub(super) fn resume(&mut self, id: UnitId) -> Result<(), Violation> {
+        let (unit, reserve) = self.unit(id)?;
+        if !std::mem::replace(&mut unit.resting, false) {
+            return Err(Violation::UnitDoesNotRest);
+        }
+        self.reserves.entry(id.market).or_default().add(reserve);
+        self.free.entry(id.market).or_default().add(reserve);
+        Ok(())
+    }
+
+    /// Returns a unit, and the reserve of its offer.
+    fn unit(&mut self, id: UnitId) -> Result<(&mut Unit, Price), Violation> {
+        let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
+        let unit = offer.units.get_mut(&id.number).ok_or(Violation::UnknownUnit)?;
+        Ok((unit, offer.reserve))
+    }
+
     fn turn(&mut self, id: UnitId, leaving: bool) -> Result<(), Violation> {
         let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
         let unit = offer.units.get_mut(&id.number).ok_or(Violation::UnknownUnit)?;
@@ -110,7 +166,8 @@ impl Offers {
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, id: UnitId) -> Result<(), Violation> {
+    /// Removes a unit. Returns true if it rested.
+    pub(super) fn remove(&mut self, id: UnitId) -> Result<bool, Violation> {
         let offer = self.offers.get_mut(&(id.market, id.provider)).ok_or(Violation::UnknownUnit)?;
         let unit = offer.units.remove(&id.number).ok_or(Violation::UnknownUnit)?;
         if let Some(node) = unit.held {
@@ -118,13 +175,15 @@ impl Offers {
         }
         if !unit.leaving {
             offer.staying -= 1;
+        }
+        if !unit.leaving && !unit.resting {
             self.reserves.entry(id.market).or_default().remove(offer.reserve);
             self.free.entry(id.market).or_default().remove(offer.reserve);
         }
         if offer.units.is_empty() {
             self.sellers.entry(id.market).or_default().remove(&id.provider);
         }
-        Ok(())
+        Ok(unit.resting)
     }
 
     /// Gives a unit to an allocation, and returns the unit's reserve.
@@ -136,6 +195,9 @@ impl Offers {
         }
         if unit.leaving {
             return Err(Violation::UnitLeaves);
+        }
+        if unit.resting {
+            return Err(Violation::UnitRests);
         }
         unit.held = Some(node);
         self.free.entry(id.market).or_default().remove(offer.reserve);
@@ -155,6 +217,11 @@ impl Offers {
 
     pub(super) fn reserve(&self, id: UnitId) -> Price {
         self.offers.get(&(id.market, id.provider)).map_or(Price::ZERO, |offer| offer.reserve)
+    }
+
+    /// Returns the reserve of a unit's offer as last settled.
+    pub(super) fn settled_reserve(&self, id: UnitId) -> Price {
+        self.offers.get(&(id.market, id.provider)).map_or(Price::ZERO, |offer| offer.settled_reserve)
     }
 
     pub(super) fn sells(&self, market: MarketId, account: AccountId) -> bool {

@@ -32,6 +32,12 @@ pub enum Violation {
     UnitLeaves,
     #[error("the unit is not leaving")]
     UnitStays,
+    #[error("the unit rests until its provider resumes it (R11)")]
+    UnitRests,
+    #[error("the unit does not rest (R11)")]
+    UnitDoesNotRest,
+    #[error("a unit rests if its node was not ready in time, and only then (R11)")]
+    NotTimedOut,
     #[error("the offer has {ours} units that stay, and says {theirs} (R11)")]
     Capacity { ours: u64, theirs: u64 },
     #[error("units were counted {ours:?}, and are said to be {theirs:?} (I1)")]
@@ -49,6 +55,8 @@ pub enum Violation {
     TooManyNodes { max_nodes: u32, live: u32, claims: u32 },
     #[error("the bid wanted {before} nodes in all: it cannot be {after} after this (R7)")]
     MaxNodes { before: u32, after: u32 },
+    #[error("the ceiling was raised under notice: it is not lowered before {0} (R2)")]
+    Locked(Micros),
     #[error("the bid does not look in this market")]
     OutOfScope,
     #[error("the account sells here (R17)")]

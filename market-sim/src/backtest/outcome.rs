@@ -3,6 +3,7 @@
 use super::Contestant;
 use super::run::Run;
 use crate::estimate::Estimate;
+use kubebid_report::csv::{CsvWriter, number};
 use serde::Serialize;
 use std::fmt;
 
@@ -137,9 +138,9 @@ impl Backtest {
     }
 
     /// Writes one line for each contestant and seed.
-    pub fn write_csv(&self, to: impl std::io::Write) -> Result<(), csv::Error> {
-        let mut out = csv::Writer::from_writer(to);
-        out.write_record([
+    pub fn write_csv(&self, to: impl std::io::Write) -> std::io::Result<()> {
+        let mut out = CsvWriter::new(to);
+        out.row([
             "strategy",
             "seed",
             "cost_usd_per_finished_hour",
@@ -151,10 +152,11 @@ impl Backtest {
         ])?;
         for entry in &self.contestants {
             for (seed, results) in entry.results.iter().enumerate() {
-                out.serialize((&entry.name, seed, results))?;
+                let cells = [entry.name.clone(), seed.to_string()].into_iter().chain(results.map(number));
+                out.row(cells)?;
             }
         }
-        Ok(out.flush()?)
+        out.finish()
     }
 }
 

@@ -1,6 +1,6 @@
 //! `market-sim backtest`: compares bidding strategies on a trace.
 
-use super::stdout::Stdout;
+use super::stdout::{Stdout, print_json, print_text};
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_report::Page;
@@ -8,7 +8,6 @@ use market_sim::backtest::{self, Backtest, Contestant, DemandSettings, Settings}
 use market_sim::backtest::{backtest_demand, page, page_of_demand, read_grids};
 use market_sim::trace::{PriceTrace, is_demand, read_demand};
 use std::error::Error;
-use std::io::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// The instance type (of a demand trace: the class), and its on-demand price in dollars an hour
-    #[arg(long, value_name = "TYPE=DOLLARS", value_parser = super::replay_prices::on_demand)]
+    #[arg(long, value_name = "TYPE=DOLLARS", value_parser = super::on_demand)]
     on_demand: (String, Price),
     /// Only these regions of a price trace [default: all]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
@@ -35,16 +34,16 @@ pub(crate) struct Arguments {
     )]
     strategy: Vec<Contestant>,
     /// The most that a job's owner would pay, as a share of the on-demand price
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = super::replay_prices::share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = super::share)]
     max_bid: f64,
     /// Nodes on offer, for a demand trace
     #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     capacity: Option<u64>,
     /// Their reserve, as a share of the on-demand price
-    #[arg(long, value_name = "SHARE", default_value_t = 0.125, value_parser = super::replay_prices::share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.125, value_parser = super::share)]
     reserve: f64,
     /// Share of the jobs of a demand trace that try a strategy; the others bid what a node is worth to them
-    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = super::replay_prices::share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = super::fraction)]
     trying: f64,
     /// Minutes that a node of that market is protected after it is ready
     #[arg(long, value_name = "MINUTES", default_value_t = 15, value_parser = clap::value_parser!(u64).range(0..=1440))]
@@ -59,10 +58,10 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     jobs: u32,
     /// Hours of work of such a job: the median of a lognormal distribution …
-    #[arg(long, value_name = "HOURS", default_value_t = 4.0, value_parser = hours)]
+    #[arg(long, value_name = "HOURS", default_value_t = 4.0, value_parser = super::hours)]
     work: f64,
     /// … and the standard deviation of its logarithm
-    #[arg(long, default_value_t = 1.0, value_parser = super::replay_prices::share)]
+    #[arg(long, default_value_t = 1.0, value_parser = super::spread)]
     work_spread: f64,
     /// A deadline comes so many times the work after the submission: drawn between these
     #[arg(long, value_name = "LEAST,MOST", default_value = "1.5,4", value_parser = slack)]
@@ -105,18 +104,23 @@ Examples:
 
 Exit codes: 0 done; 1 the trace cannot be read, or has too few prices or no jobs of the type; 2 wrong arguments.";
 
-pub(crate) fn hours(text: &str) -> Result<f64, String> {
-    let hours = text.parse::<f64>().ok().filter(|hours| (0.01..=10_000.0).contains(hours));
-    hours.ok_or_else(|| format!("{text:?} is not a number of hours between 0.01 and 10000"))
+impl Arguments {
+    fn check(&self) -> Result<(), String> {
+        super::once("--region", &self.region)?;
+        super::once("--strategy", &self.strategy)
+    }
 }
 
 fn slack(text: &str) -> Result<(f64, f64), String> {
     let pair = text.split_once(',').and_then(|(least, most)| Some((least.parse().ok()?, most.parse().ok()?)));
     let pair = pair.filter(|(least, most): &(f64, f64)| 1.0 <= *least && least <= most && *most <= 1000.0);
-    pair.ok_or_else(|| format!("{text:?} is not a range of factors from 1 up, like 1.5,4"))
+    pair.ok_or_else(|| format!("{text:?} is not LEAST,MOST with factors from 1 to 1000, like 1.5,4"))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(message) = arguments.check() {
+        return super::misuse(&message);
+    }
     match play(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::complain(error.as_ref()),
@@ -127,8 +131,8 @@ fn play(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let (result, page) =
         if is_demand(&arguments.trace)? { on_demand_trace(arguments)? } else { on_price_trace(arguments)? };
     match arguments.output {
-        super::Output::Text => write!(Stdout, "{result}")?,
-        super::Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(&result)?)?,
+        super::Output::Text => print_text(&result)?,
+        super::Output::Json => print_json(&result)?,
         super::Output::Csv => result.write_csv(Stdout)?,
     }
     match &arguments.report {
@@ -157,7 +161,7 @@ fn on_demand_trace(arguments: &Arguments) -> Result<(Backtest, Page), Box<dyn Er
         min_runtime_minutes: arguments.min_runtime,
         checkpoint_minutes: arguments.checkpoint,
     };
-    let mut jobs = read_demand(&arguments.trace)?;
+    let mut jobs = read_demand(&arguments.trace, None)?;
     jobs.retain(|job| job.class == *class);
     if jobs.is_empty() {
         return Err(format!("the trace has no jobs of the class {class:?}").into());
@@ -185,8 +189,10 @@ fn on_price_trace(arguments: &Arguments) -> Result<(Backtest, Page), Box<dyn Err
         tick_micros: 100,
     };
     let bar = super::reading_bar();
-    let grids = read_grids(PriceTrace::open(&arguments.trace, &bar)?, instance_type, &arguments.region)?;
+    let mut trace = PriceTrace::open(&arguments.trace, &bar)?;
+    let grids = read_grids(&mut trace, instance_type, &arguments.region)?;
     bar.finish_and_clear();
+    super::note_rounded(trace.rounded());
     let bar = super::counting_bar(arguments.seeds, "seeds");
     let result = backtest::backtest(&grids, &arguments.strategy, &settings, seeds(arguments), || bar.inc(1));
     bar.finish_and_clear();

@@ -61,10 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match calibrate(arguments) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(3),
-        Err(error) => {
-            eprintln!("market-sim: {error}");
-            ExitCode::from(1)
-        }
+        Err(error) => super::complain(error.as_ref()),
     }
 }
 

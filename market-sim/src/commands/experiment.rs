@@ -28,16 +28,16 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u64).range(1..=1000))]
     hours: u64,
     /// Work that comes, as a share of what the units can do
-    #[arg(long, default_value_t = 1.3, value_parser = load)]
+    #[arg(long, default_value_t = 1.3, value_parser = super::load)]
     load: f64,
     /// Mean hours of a job's work
-    #[arg(long, value_name = "HOURS", default_value_t = 3.0, value_parser = super::backtest::hours)]
+    #[arg(long, value_name = "HOURS", default_value_t = 3.0, value_parser = super::hours)]
     work: f64,
     /// Minutes from a node's award until it works: what every restart costs
     #[arg(long, value_name = "MINUTES", default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=14))]
     boot: u64,
     /// Standard deviation of the logarithm of worths
-    #[arg(long, default_value_t = 0.5, value_parser = super::replay_prices::share)]
+    #[arg(long, default_value_t = 0.5, value_parser = super::spread)]
     worth_spread: f64,
     /// Yardstick of welfare [default: exact, or bound if more than 400 jobs are expected]
     #[arg(long, value_enum)]
@@ -83,6 +83,7 @@ waiting-rule takes much longer than the others.
   revenue   dollars per unit-hour on offer
   fairness  Jain's index of the shares of their work that jobs got done: 1 is all alike
   envy      how much of all waiting was beside somebody running to whom a node is worth less
+  waiting   hours without a node that 95 of 100 jobs do not exceed
 
 Examples:
   market-sim experiment increment min-runtime --seeds 100 --report experiments.html
@@ -96,12 +97,10 @@ fn named(text: &str) -> Result<Experiment, String> {
     known.ok_or_else(|| format!("{text:?} is no experiment: there are {names}"))
 }
 
-fn load(text: &str) -> Result<f64, String> {
-    let load = text.parse::<f64>().ok().filter(|load| (0.1..=10.0).contains(load));
-    load.ok_or_else(|| format!("{text:?} is not a share between 0.1 and 10"))
-}
-
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(message) = super::once("EXPERIMENTS", arguments.experiments.iter().map(|one| one.name())) {
+        return super::misuse(&message);
+    }
     match play(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::complain(error.as_ref()),

@@ -66,7 +66,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let filter = EnvFilter::try_from_env("KUBEBID_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let ansi = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(io::stderr).init();
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(io::stderr);
+    // A line that cannot be written would be reported on standard error, and end the thread that logs.
+    logs.log_internal_errors(false).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let lived = match runtime {
         Ok(runtime) => runtime.block_on(live(arguments)),

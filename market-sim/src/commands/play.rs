@@ -1,16 +1,19 @@
 //! `market-sim play`: answers commands, one JSON object a line.
 
+use super::stdout::{end_with_the_reader, note};
 use clap::Args;
+use indicatif::ProgressBar;
+use kubebid_report::text::printable_lines;
+use market_sim::file::{COMMANDS, FileError, open, text_of};
 use market_sim::jsonl::{self, PlayError, PrintDetail};
-use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, stdin, stdout};
+use std::io::{ErrorKind, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct Arguments {
-    /// File of commands [default: standard input]
+    /// File of commands; .gz is unpacked [default: standard input]
     file: Option<PathBuf>,
     /// Ask the slow reference model instead of the exchange
     #[arg(long)]
@@ -34,6 +37,7 @@ Commands (at_us always; key, an idempotency key, where there is an account):
   PutOffer           provider, market, capacity, reserve
   WithdrawUnit       provider, unit
   ReportUnitLost     provider, unit
+  ResumeUnits        provider, unit or market
   PlaceBid           tenant, markets or instance_type, ceiling, max_nodes
                      [min_nodes, tif, expire_at_us, on_preemption]
   AmendBid           tenant, bid [ceiling, max_nodes]
@@ -49,22 +53,23 @@ Exit codes: 0 all answered; 1 could not read or write; 2 a line that is no comma
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let shown = if arguments.events_only { PrintDetail::Events } else { PrintDetail::Everything };
-    let input: Box<dyn BufRead> = match &arguments.file {
-        None => Box::new(stdin().lock()),
-        Some(path) => match File::open(path) {
-            Ok(file) => Box::new(BufReader::new(file)),
-            Err(fault) => {
-                eprintln!("market-sim: cannot open {}: {fault}", path.display());
-                return ExitCode::from(1);
-            }
-        },
+    let input = match &arguments.file {
+        None => text_of(Box::new(stdin().lock()), "standard input", &COMMANDS, false),
+        Some(path) => open(path, &COMMANDS, &ProgressBar::hidden()),
+    };
+    let input = match input {
+        Ok(input) => input,
+        // A market without commands has no answers.
+        Err(FileError::Empty { .. }) => return ExitCode::SUCCESS,
+        Err(error) => return super::complain(&error),
     };
     let mut auction = market_sim::auction(arguments.model);
+    end_with_the_reader();
     match jsonl::play(input, stdout().lock(), auction.as_mut(), shown) {
         Ok(()) => ExitCode::SUCCESS,
         Err(PlayError::Write(fault)) if fault.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("market-sim: {error}");
+            note(format_args!("market-sim: {}", printable_lines(&error.to_string())));
             match error {
                 PlayError::BadLine { .. } => ExitCode::from(2),
                 PlayError::Read(_) | PlayError::Write(_) => ExitCode::from(1),

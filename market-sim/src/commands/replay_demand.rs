@@ -1,12 +1,11 @@
 //! `market-sim replay-demand`: plays the jobs of a demand trace.
 
-use super::stdout::Stdout;
+use super::stdout::{print_json, print_text};
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::replay::demand::{InProcess, Remote, Report, Settings, Venue, read_demand, replay_and_draw};
 use std::error::Error;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -18,33 +17,34 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// Nodes that the providers offer, of each instance class
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     capacity: u64,
     /// Number of providers
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     providers: u32,
     /// The on-demand price, in dollars per node-hour: what a bid_proxy of 1 stands for
-    #[arg(long, value_name = "DOLLARS", default_value = "32.00", value_parser = super::dollars)]
+    #[arg(long, value_name = "DOLLARS", default_value = "32.00", value_parser = super::dollars_above_zero)]
     on_demand: Price,
     /// The providers' reserve price, in dollars per node-hour
     #[arg(long, value_name = "DOLLARS", default_value = "4.00", value_parser = super::dollars)]
     reserve: Price,
     /// Seconds from a node's award until it is ready
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     boot: u64,
     /// Seconds that a node is protected after it is ready
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     min_runtime: u64,
     /// Seconds from a notice to its deadline
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     notice: u64,
     /// Work that was under way on a lost node starts again
     #[arg(long)]
     no_checkpoint: bool,
-    /// GPUs of a node: jobs of one tenant that need fewer share a node
+    /// GPUs of a node: jobs of one tenant that need fewer share a node; a job that needs more than its nodes have is
+    /// refused
     #[arg(long, value_name = "GPUS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     gpus_per_node: u32,
-    /// Each job takes whole nodes, however few GPUs it needs
+    /// Each job takes whole nodes, however few GPUs it needs, or many
     #[arg(long, conflicts_with = "gpus_per_node")]
     whole_nodes: bool,
     /// Jobs go on after their deadline; how many were late is counted
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Only the first jobs of the trace
-    #[arg(long, value_name = "JOBS")]
+    #[arg(long, value_name = "JOBS", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     limit: Option<usize>,
     /// Play in this process instead of a running engine
     #[arg(long, conflicts_with_all = ["endpoint", "token"])]
@@ -103,25 +103,27 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn print(report: &Report, output: Output) -> Result<(), Box<dyn Error>> {
     match output {
-        Output::Text => writeln!(Stdout, "{report}")?,
-        Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(report)?)?,
+        Output::Text => print_text(&format!("{report}\n"))?,
+        Output::Json => print_json(report)?,
     }
     Ok(())
 }
 
 fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
-    let mut jobs = read_demand(&arguments.trace)?;
+    let gpus_per_node = (!arguments.whole_nodes).then_some(arguments.gpus_per_node);
+    let mut jobs = read_demand(&arguments.trace, gpus_per_node)?;
     jobs.truncate(arguments.limit.unwrap_or(usize::MAX));
     let settings = Settings {
         capacity: arguments.capacity,
         providers: arguments.providers,
-        reserve: arguments.reserve,
+        // A reserve is a multiple of the tick.
+        reserve: Price(arguments.reserve.0.next_multiple_of(100)),
         on_demand: arguments.on_demand,
         boot: Micros::seconds(arguments.boot),
         min_runtime: Micros::seconds(arguments.min_runtime),
         notice: Micros::seconds(arguments.notice),
         checkpoint: !arguments.no_checkpoint,
-        gpus_per_node: (!arguments.whole_nodes).then_some(arguments.gpus_per_node),
+        gpus_per_node,
         keep_deadlines: !arguments.ignore_deadlines,
         seed: arguments.seed,
     };

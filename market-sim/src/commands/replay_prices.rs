@@ -1,7 +1,7 @@
 //! `market-sim replay-prices`: computes what bids would have got on a price trace.
 
 use super::Output;
-use super::stdout::Stdout;
+use super::stdout::{Stdout, print_json, print_text};
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
@@ -9,7 +9,6 @@ use market_sim::replay::prices::{PriceTable, Settings, replay_prices};
 use market_sim::trace::PriceTrace;
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -20,14 +19,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// An instance type and its on-demand price, in dollars an hour; others are left out
-    #[arg(long, value_name = "TYPE=DOLLARS", required = true, value_delimiter = ',', value_parser = on_demand)]
+    #[arg(long, value_name = "TYPE=DOLLARS", required = true, value_delimiter = ',', value_parser = super::on_demand)]
     on_demand: Vec<(String, Price)>,
     /// Only these regions [default: all]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     region: Vec<String>,
     /// Bids to try, as shares of the on-demand price
     #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "0.15,0.2,0.3,0.5,1,2,5",
-          value_parser = share)]
+          value_parser = super::share)]
     bids: Vec<f64>,
     /// Hours without a change after which a price counts as unknown [default: it holds]
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -48,17 +47,18 @@ Example:
 
 Exit codes: 0 done; 1 the trace cannot be read, or has no such prices; 2 wrong arguments.";
 
-pub(crate) fn on_demand(text: &str) -> Result<(String, Price), String> {
-    let (name, price) = text.rsplit_once('=').ok_or("say TYPE=DOLLARS, as in g2.2xlarge=0.65")?;
-    Ok((name.to_owned(), super::dollars(price)?))
-}
-
-pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1000.0).contains(share));
-    share.ok_or_else(|| format!("{text:?} is not a share of the on-demand price, like 0.5"))
+impl Arguments {
+    fn check(&self) -> Result<(), String> {
+        super::once("--on-demand", self.on_demand.iter().map(|(name, _)| name))?;
+        super::once("--region", &self.region)?;
+        super::shares_once("--bids", &self.bids)
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(message) = arguments.check() {
+        return super::misuse(&message);
+    }
     match play(arguments).and_then(|table| print(&table, arguments.output)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::complain(error.as_ref()),
@@ -73,15 +73,17 @@ fn play(arguments: &Arguments) -> Result<PriceTable, Box<dyn Error>> {
         longest_gap: arguments.longest_gap.map(|hours| Micros(hours * Micros::HOUR.0)),
     };
     let bar = super::reading_bar();
-    let table = replay_prices(PriceTrace::open(&arguments.trace, &bar)?, &settings)?;
+    let mut trace = PriceTrace::open(&arguments.trace, &bar)?;
+    let table = replay_prices(&mut trace, &settings)?;
     bar.finish_and_clear();
+    super::note_rounded(trace.rounded());
     Ok(table)
 }
 
 fn print(table: &PriceTable, output: Output) -> Result<(), Box<dyn Error>> {
     match output {
-        Output::Text => write!(Stdout, "{table}")?,
-        Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(table)?)?,
+        Output::Text => print_text(table)?,
+        Output::Json => print_json(table)?,
         Output::Csv => table.write_csv(Stdout)?,
     }
     Ok(())

@@ -1,14 +1,13 @@
 //! `market-sim replay-supply`: lets a trace drive the supply of a market.
 
 use super::Output;
-use super::stdout::Stdout;
+use super::stdout::{Stdout, print_json, print_text};
 use clap::Args;
 use kubebid_core::Price;
 use kubebid_core::units::Micros;
 use market_sim::replay::supply::{Settings, SupplyTable, replay_supply};
 use market_sim::trace::SupplyTrace;
 use std::error::Error;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,13 +20,13 @@ pub(crate) struct Arguments {
     trace: PathBuf,
     /// Bids that compete for each instance type, in any region, as shares of the on-demand price
     #[arg(long, value_name = "SHARES", value_delimiter = ',', default_value = "0.15,0.2,0.3,0.5,1",
-          value_parser = super::replay_prices::share)]
+          value_parser = super::share)]
     bids: Vec<f64>,
     /// Nodes that each of them wants
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     nodes: u32,
     /// The on-demand price, in dollars per node-hour
-    #[arg(long, value_name = "DOLLARS", default_value = "1.00", value_parser = super::dollars)]
+    #[arg(long, value_name = "DOLLARS", default_value = "1.00", value_parser = super::dollars_above_zero)]
     on_demand: Price,
     /// The provider's reserve price, in dollars per node-hour
     #[arg(long, value_name = "DOLLARS", default_value = "0.10", value_parser = super::dollars)]
@@ -62,6 +61,9 @@ Example:
 Exit codes: 0 done; 1 the trace cannot be read; 2 wrong arguments.";
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(message) = super::shares_once("--bids", &arguments.bids) {
+        return super::misuse(&message);
+    }
     match play(arguments).and_then(|table| print(&table, arguments.output)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::complain(error.as_ref()),
@@ -87,8 +89,8 @@ fn play(arguments: &Arguments) -> Result<SupplyTable, Box<dyn Error>> {
 
 fn print(table: &SupplyTable, output: Output) -> Result<(), Box<dyn Error>> {
     match output {
-        Output::Text => write!(Stdout, "{table}")?,
-        Output::Json => writeln!(Stdout, "{}", serde_json::to_string_pretty(table)?)?,
+        Output::Text => print_text(table)?,
+        Output::Json => print_json(table)?,
         Output::Csv => table.write_csv(Stdout)?,
     }
     Ok(())

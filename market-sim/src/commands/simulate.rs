@@ -4,6 +4,7 @@ use super::stdout::Stdout;
 use clap::Args;
 use indicatif::ProgressBar;
 use kubebid_report::pictures;
+use market_sim::file::{WORLD, read_text};
 use market_sim::venue::{JournaledVenue, Remote, Venue};
 use market_sim::world::{Outcome, Rules, SeriesChoice, Settings, simulate_parallel};
 use std::error::Error;
@@ -75,10 +76,7 @@ ended the run, or the result could not be written.";
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match simulate(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("market-sim: {error}");
-            ExitCode::from(1)
-        }
+        Err(error) => super::complain(error.as_ref()),
     }
 }
 
@@ -155,8 +153,7 @@ fn venue(arguments: &Arguments) -> Result<Option<Box<dyn Venue>>, Box<dyn Error>
 /// Returns the usual settings with the changes of a file.
 pub(crate) fn settings(usual: &Settings, file: Option<&Path>) -> Result<Settings, Box<dyn Error>> {
     let Some(path) = file else { return Ok(usual.clone()) };
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|fault| format!("cannot read {}: {fault}", path.display()))?;
+    let text = read_text(path, &WORLD)?;
     Ok(usual.with(&text).map_err(|error| format!("{}: {error}", path.display()))?)
 }
 

@@ -18,6 +18,8 @@ pub enum Figure {
     Served,
     /// Share of the waiting beside a holder to whom a node is worth less.
     Envy,
+    /// The hours without a node that 95 of 100 jobs do not exceed.
+    Waiting,
     /// Dollars that a job gains by bidding below its worth.
     ShadersGain,
 }
@@ -46,8 +48,8 @@ impl WelfareMeasure {
 
 impl Figure {
     /// The figures of every experiment.
-    pub const COMMON: [Figure; 5] =
-        [Figure::Welfare, Figure::Churn, Figure::Revenue, Figure::Served, Figure::Envy];
+    pub const COMMON: [Figure; 6] =
+        [Figure::Welfare, Figure::Churn, Figure::Revenue, Figure::Served, Figure::Envy, Figure::Waiting];
 
     /// Returns the heading of the figure.
     pub fn label(self, yardstick: WelfareMeasure) -> &'static str {
@@ -61,6 +63,7 @@ impl Figure {
             Figure::Revenue => "revenue, $ per unit-hour",
             Figure::Served => "fairness of service (Jain)",
             Figure::Envy => "waiting with envy, %",
+            Figure::Waiting => "95th percentile of waiting, hours",
             Figure::ShadersGain => "gain of those who shade, $ per job",
         }
     }
@@ -68,7 +71,7 @@ impl Figure {
 
 /// The figures of one world, in the order of [`Figure`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome([f64; 6]);
+pub struct Outcome([f64; 7]);
 
 impl Outcome {
     pub(super) fn of(played: &RunResult, jobs: &[Job], settings: &Settings, best: f64) -> Outcome {
@@ -85,6 +88,8 @@ impl Outcome {
         let able = (0..jobs.len()).filter(|n| jobs[*n].worth >= settings.reserve);
         let shares: Vec<f64> = able.map(|n| hours(played.jobs[n].done) / hours(jobs[n].work)).collect();
         let (sum, squares) = shares.iter().fold((0.0, 0.0), |(sum, squares), s| (sum + s, squares + s * s));
+        let mut waits: Vec<f64> = played.jobs.iter().map(|job| hours(job.waited)).collect();
+        waits.sort_by(f64::total_cmp);
         let shaders: Vec<f64> = (0..jobs.len())
             .filter(|n| jobs[*n].shades)
             .map(|n| (hours(played.jobs[n].done) * worth(n) - played.jobs[n].paid_micros as f64) / 1e6)
@@ -95,6 +100,8 @@ impl Outcome {
             played.debits_micros as f64 / 1e6 / (settings.units * settings.hours) as f64,
             sum * sum / (shares.len() as f64 * squares),
             100.0 * played.envied as f64 / played.waited.max(1) as f64,
+            // The nearest rank; a world without jobs has no waiting.
+            waits.get((waits.len() * 95).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0),
             shaders.iter().sum::<f64>() / shaders.len().max(1) as f64,
         ])
     }

@@ -67,7 +67,7 @@ fn tables(finding: &Finding) -> [Table; 2] {
 fn written(estimate: Estimate, figure: Figure, yardstick: WelfareMeasure) -> String {
     match figure {
         Figure::Welfare if yardstick == WelfareMeasure::None => format!("{estimate:.3}"),
-        Figure::Welfare | Figure::Churn | Figure::Envy => format!("{estimate:.1}"),
+        Figure::Welfare | Figure::Churn | Figure::Envy | Figure::Waiting => format!("{estimate:.1}"),
         Figure::Revenue | Figure::Served | Figure::ShadersGain => format!("{estimate:.3}"),
     }
 }

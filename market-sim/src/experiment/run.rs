@@ -125,6 +125,8 @@ pub struct JobResult {
     pub done: Micros,
     /// Time for which it held a unit, including boot and notice.
     pub held: Micros,
+    /// Time without a node between its arrival and its end.
+    pub waited: Micros,
     /// Micro-dollars charged.
     pub paid_micros: u128,
 }
@@ -239,6 +241,7 @@ impl Play<'_> {
                 job.done.0 += passed.0;
             }
             if run.nodes.is_empty() && !run.gone {
+                job.waited.0 += passed.0;
                 self.played.waited += u128::from(passed.0);
                 let envies = least.is_some_and(|least| least < self.jobs[n].worth);
                 self.played.envied += u128::from(if envies { passed.0 } else { 0 });
@@ -328,6 +331,8 @@ impl Play<'_> {
             | Fact::UnitAdded { .. }
             | Fact::UnitLeaving { .. }
             | Fact::UnitBack { .. }
+            | Fact::UnitResting { .. }
+            | Fact::UnitResumed { .. }
             | Fact::UnitRemoved { .. }
             | Fact::BidAmended { .. }
             | Fact::BidClosed { .. }

@@ -86,6 +86,7 @@ struct MarketLine {
     allocated: u64,
     notice: u64,
     claimed: u64,
+    resting: u64,
 }
 
 #[derive(Serialize)]
@@ -134,6 +135,7 @@ fn market_line(market: &MarketDump, names: &Names) -> (String, MarketLine) {
         allocated: market.supply.allocated,
         notice: market.supply.notice,
         claimed: market.supply.claimed,
+        resting: market.supply.resting,
     };
     (names.market(market.market).to_string(), line)
 }
@@ -199,6 +201,12 @@ enum FactLine<'a> {
         unit: String,
     },
     UnitBack {
+        unit: String,
+    },
+    UnitResting {
+        unit: String,
+    },
+    UnitResumed {
         unit: String,
     },
     UnitRemoved {
@@ -307,6 +315,8 @@ fn fact_line<'a>(fact: &'a Fact, names: &'a Names) -> FactLine<'a> {
         }
         Fact::UnitLeaving { unit } => FactLine::UnitLeaving { unit: unit_name(*unit) },
         Fact::UnitBack { unit } => FactLine::UnitBack { unit: unit_name(*unit) },
+        Fact::UnitResting { unit } => FactLine::UnitResting { unit: unit_name(*unit) },
+        Fact::UnitResumed { unit } => FactLine::UnitResumed { unit: unit_name(*unit) },
         Fact::UnitRemoved { unit } => FactLine::UnitRemoved { unit: unit_name(*unit) },
         Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes } => {
             let (markets, instance_type) = match scope {

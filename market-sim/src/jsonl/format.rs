@@ -2,7 +2,7 @@
 
 use super::schema::*;
 use kubebid_core::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RuleChange, StampedCommand, TimeInForce,
+    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, StampedCommand, TimeInForce,
 };
 use kubebid_core::units::MarketName;
 use serde::Serialize;
@@ -29,6 +29,13 @@ pub fn format_command(stamped: &StampedCommand) -> String {
             "ReportUnitLost",
             OfUnit { provider: provider.to_string(), unit: unit.to_string() },
         ),
+        Command::ResumeUnits { provider, units } => {
+            let (unit, market) = match units {
+                RestingUnits::One(unit) => (Some(unit.to_string()), None),
+                RestingUnits::AllIn(market) => (None, Some(market.to_string())),
+            };
+            line_of(stamped, "ResumeUnits", Resume { provider: provider.to_string(), unit, market })
+        }
         Command::PlaceBid(bid) => line_of(stamped, "PlaceBid", format_bid(bid)),
         Command::AmendBid { tenant, bid, ceiling, max_nodes } => {
             let ceiling = ceiling.map(|ceiling| ceiling.0);
@@ -39,6 +46,7 @@ pub fn format_command(stamped: &StampedCommand) -> String {
             let mode = match mode {
                 CancelMode::Keep => "KEEP",
                 CancelMode::Release => "RELEASE",
+                CancelMode::Regroup => "REGROUP",
                 CancelMode::Unknown(other) => other,
             };
             let fields = Cancel { tenant: tenant.to_string(), bid: bid.0, mode: mode.to_owned() };

@@ -1,8 +1,11 @@
 //! Parses commands as JSON objects, strictly.
 
 use super::schema::*;
+use super::unique::parse_unique;
 use kubebid_core::Price;
-use kubebid_core::command::{CancelMode, Command, OnPreemption, PlaceBid, StampedCommand, TimeInForce};
+use kubebid_core::command::{
+    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, StampedCommand, TimeInForce,
+};
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName};
 use kubebid_core::units::{Micros, UnitName};
 use serde::Deserialize;
@@ -41,7 +44,8 @@ fn bad(field: Option<&str>, message: impl fmt::Display) -> BadCommand {
 /// else that is not as it should be is an error: a missing or unknown field, a number that is negative,
 /// fractional or too large.
 pub fn parse_command(line: &str) -> Result<StampedCommand, BadCommand> {
-    let mut object: Map<String, Value> = serde_json::from_str(line).map_err(|e| bad(None, e))?;
+    let value = parse_unique(line).map_err(|error| bad(error.field.as_deref(), error.message))?;
+    let Value::Object(mut object) = value else { return Err(bad(None, "it is no JSON object")) };
     let mut head = Map::new();
     for field in ["at_us", "command", "key"] {
         if let Some(value) = object.remove(field) {
@@ -109,6 +113,17 @@ fn parse_body(line: &str, name: &str, object: Map<String, Value>) -> Result<Comm
             let OfUnit { provider, unit } = fields(object)?;
             Command::ReportUnitLost { provider: AccountName::new(&provider), unit: UnitName::parse(&unit) }
         }
+        "ResumeUnits" => {
+            let Resume { provider, unit, market } = fields(object)?;
+            let units = match (unit, market) {
+                (Some(unit), None) => RestingUnits::One(UnitName::parse(&unit)),
+                (None, Some(market)) => RestingUnits::AllIn(MarketName::new(&market)),
+                (Some(_), Some(_)) | (None, None) => {
+                    return Err(bad(Some("unit"), "name either one `unit` or a `market`"));
+                }
+            };
+            Command::ResumeUnits { provider: AccountName::new(&provider), units }
+        }
         "PlaceBid" => Command::PlaceBid(parse_bid(fields(object)?)),
         "AmendBid" => {
             let Amend { tenant, bid, ceiling, max_nodes } = fields(object)?;
@@ -124,6 +139,7 @@ fn parse_body(line: &str, name: &str, object: Map<String, Value>) -> Result<Comm
             let mode = match mode.as_str() {
                 "KEEP" => CancelMode::Keep,
                 "RELEASE" => CancelMode::Release,
+                "REGROUP" => CancelMode::Regroup,
                 _ => CancelMode::Unknown(mode.into()),
             };
             Command::CancelBid { tenant: AccountName::new(&tenant), bid: BidId(bid), mode }

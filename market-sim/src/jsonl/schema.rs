@@ -87,6 +87,16 @@ pub(super) struct OfUnit {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Resume {
+    pub(super) provider: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) market: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct PlaceBidFields {
     pub(super) tenant: String,
     #[serde(skip_serializing_if = "Option::is_none")]

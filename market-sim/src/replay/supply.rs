@@ -134,7 +134,7 @@ pub fn replay_supply(
         replay.change(&change?);
     }
     if replay.markets.is_empty() {
-        return Err(TraceError::Empty("rows"));
+        return Err(TraceError::NoRows);
     }
     replay.end();
     Ok(table::of(&replay))
@@ -280,7 +280,7 @@ impl Replay<'_> {
                 self.by_allocation.remove(&node.allocation);
                 let fleet = &mut self.fleets[self.by_bid[&node.bid]];
                 fleet.nodes.remove(&node.allocation);
-                fleet.lost += u64::from(*reason != EndReason::Released);
+                fleet.lost += u64::from(!matches!(reason, EndReason::Released | EndReason::Regrouped));
             }
             Fact::Charged { node, debit, .. } => {
                 self.fleets[self.by_bid[&node.bid]].paid_micros += debit.0;
@@ -294,6 +294,8 @@ impl Replay<'_> {
             | Fact::UnitAdded { .. }
             | Fact::UnitLeaving { .. }
             | Fact::UnitBack { .. }
+            | Fact::UnitResting { .. }
+            | Fact::UnitResumed { .. }
             | Fact::UnitRemoved { .. }
             | Fact::BidPlaced { .. }
             | Fact::BidAmended { .. }

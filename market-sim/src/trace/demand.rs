@@ -1,12 +1,30 @@
 //! Demand traces: `submit_time,job_id,tenant,instance_class,nodes,gpus,duration_s,priority,bid_proxy,
 //! deadline,censored`, sorted by time, plain or gzip-ed.
 
-use super::{Field, TraceError, open};
+use super::TraceError;
+use super::field::Field;
+use super::table::{Columns, Row, Table};
+use crate::file::{TRACE, open};
 use indicatif::ProgressBar;
 use kubebid_core::units::Micros;
-use serde::Deserialize;
-use std::io::Read;
+use std::collections::HashMap;
+use std::io::BufRead;
 use std::path::Path;
+
+pub(super) static COLUMNS: Columns = Columns {
+    kind: "a demand trace",
+    wanted: &[
+        "submit_time",
+        "job_id",
+        "tenant",
+        "instance_class",
+        "nodes",
+        "duration_s",
+        "bid_proxy",
+        "deadline",
+    ],
+    optional: &["gpus", "priority"],
+};
 
 /// One job of a trace.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,90 +62,78 @@ pub enum Priority {
     High,
 }
 
-#[derive(Deserialize)]
-struct Row {
-    submit_time: String,
-    job_id: String,
-    tenant: String,
-    instance_class: String,
-    nodes: String,
-    #[serde(default)]
-    gpus: String,
-    duration_s: String,
-    #[serde(default)]
-    priority: String,
-    bid_proxy: String,
-    deadline: String,
+/// Reads all jobs of a trace, in order. With `gpus_per_node` a job whose GPUs do not fit on its nodes is refused.
+pub fn read_demand(path: &Path, gpus_per_node: Option<u32>) -> Result<Vec<Job>, TraceError> {
+    parse(open(path, &TRACE, &ProgressBar::hidden())?, gpus_per_node)
 }
 
-/// Reads all jobs of a trace, in order.
-pub fn read_demand(path: &Path) -> Result<Vec<Job>, TraceError> {
-    parse(open(path, &ProgressBar::hidden())?)
-}
-
-fn parse(text: impl Read) -> Result<Vec<Job>, TraceError> {
-    let mut reader = csv::Reader::from_reader(text);
-    // An unreadable file is an error here; below it would only give no rows.
-    reader.headers()?;
+fn parse(text: Box<dyn BufRead>, gpus_per_node: Option<u32>) -> Result<Vec<Job>, TraceError> {
+    let mut table = Table::of(text, &[&COLUMNS])?;
     let mut jobs: Vec<Job> = Vec::new();
-    for row in reader.deserialize() {
-        let row: Row = row?;
-        let line = jobs.len() as u64 + 2;
-        let submit_time = row.submit_time.clone();
-        let job = job_of(row, line)?;
-        if jobs.last().is_some_and(|last| job.submitted < last.submitted) {
-            return Err(TraceError::Unsorted { line, value: submit_time });
+    let mut last = Micros(0);
+    let mut lines: HashMap<String, u64> = HashMap::new();
+    while let Some(row) = table.next_row()? {
+        let job = job_of(&row, &mut last)?;
+        check_gpus(&row, &job, gpus_per_node)?;
+        if let Some(first) = lines.insert(job.id.clone(), row.line) {
+            return Err(TraceError::Repeated { line: row.line, field: "job_id", value: job.id, first });
         }
         jobs.push(job);
     }
-    if jobs.is_empty() { Err(TraceError::Empty("jobs")) } else { Ok(jobs) }
+    Ok(jobs)
 }
 
-fn job_of(row: Row, line: u64) -> Result<Job, TraceError> {
-    let field = |name, text| Field { line, name, text };
-    let submitted = field("submit_time", &row.submit_time).time()?;
-    let nodes = row.nodes.parse::<u32>().ok().filter(|nodes| *nodes > 0);
-    let nodes = nodes.ok_or_else(|| field("nodes", &row.nodes).wrong("a number of nodes, at least 1"))?;
-    let seconds = row.duration_s.parse::<f64>().ok().filter(|s| s.is_finite() && (0.0..1e10).contains(s));
-    let seconds = seconds.ok_or_else(|| field("duration_s", &row.duration_s).wrong("a number of seconds"))?;
-    let bid_proxy = match row.bid_proxy.as_str() {
-        "" => None,
-        text => {
-            let share = text.parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
-            Some(share.ok_or_else(|| field("bid_proxy", text).wrong("a share of the on-demand price"))?)
-        }
+fn job_of(row: &Row<'_>, last: &mut Micros) -> Result<Job, TraceError> {
+    let submitted = row.field("submit_time").time_after(last)?;
+    let share = |field: Field<'_>| {
+        field.number(0.0..=1000.0, "a share of the on-demand price from 0 to 1000, like 0.5")
     };
-    let deadline = match row.deadline.as_str() {
-        "" => None,
-        text => Some(field("deadline", text).time()?),
-    };
-    let gpus = match row.gpus.as_str() {
-        "" => None,
-        text => {
-            let gpus = text.parse::<f64>().ok().filter(|gpus| (0.0..1e9).contains(gpus));
-            Some(gpus.ok_or_else(|| field("gpus", text).wrong("a number of GPUs"))?)
-        }
-    };
-    let priority = match row.priority.to_ascii_lowercase().as_str() {
-        "" => None,
-        "low" => Some(Priority::Low),
-        "normal" => Some(Priority::Normal),
-        "high" => Some(Priority::High),
-        _ => return Err(field("priority", &row.priority).wrong("low, normal or high")),
-    };
-    let tenant = (!row.tenant.is_empty()).then_some(row.tenant);
+    let gpus = |field: Field<'_>| field.number(0.0..=8e6, "a number of GPUs from 0 to 8000000");
+    let deadline = row.field("deadline");
+    let ends = deadline.filled().map(|field| field.time()).transpose()?;
+    if ends.is_some_and(|ends| ends < submitted) {
+        let message = format!("{} is before the submit_time", deadline.text);
+        return Err(TraceError::Contradiction { line: row.line, field: "deadline", message });
+    }
     Ok(Job {
         submitted,
-        id: row.job_id,
-        tenant,
-        class: row.instance_class,
-        nodes,
-        gpus,
-        duration: Micros((seconds * 1e6) as u64),
-        priority,
-        bid_proxy,
-        deadline,
+        id: row.field("job_id").name()?.to_owned(),
+        tenant: row.field("tenant").filled().map(|field| field.text.to_owned()),
+        class: row.field("instance_class").text.to_owned(),
+        nodes: row.field("nodes").whole(1..=NODES_MAX, "a whole number of nodes from 1 to 1000000")?,
+        gpus: row.field("gpus").filled().map(gpus).transpose()?,
+        duration: row.field("duration_s").seconds()?,
+        priority: row.field("priority").filled().map(|field| priority(&field)).transpose()?,
+        bid_proxy: row.field("bid_proxy").filled().map(share).transpose()?,
+        deadline: ends,
     })
+}
+
+/// The most nodes of a job.
+const NODES_MAX: u32 = 1_000_000;
+
+fn priority(field: &Field<'_>) -> Result<Priority, TraceError> {
+    match field.text.to_ascii_lowercase().as_str() {
+        "low" => Ok(Priority::Low),
+        "normal" => Ok(Priority::Normal),
+        "high" => Ok(Priority::High),
+        _ => Err(field.wrong("low, normal or high")),
+    }
+}
+
+/// Refuses a job whose GPUs do not fit on its nodes. To run it on them all the same would make less work of it, and to give
+/// it more nodes would be another job than that of the trace.
+fn check_gpus(row: &Row<'_>, job: &Job, gpus_per_node: Option<u32>) -> Result<(), TraceError> {
+    let (Some(gpus), Some(per_node)) = (job.gpus, gpus_per_node) else { return Ok(()) };
+    if gpus <= f64::from(per_node) * f64::from(job.nodes) {
+        return Ok(());
+    }
+    let nodes = if job.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", job.nodes) };
+    let message = format!(
+        "{gpus} GPUs do not fit on {nodes} of {per_node}: give the job more nodes, nodes of more GPUs with \
+         --gpus-per-node, or count no GPUs with --whole-nodes"
+    );
+    Err(TraceError::Contradiction { line: row.line, field: "gpus", message })
 }
 
 #[cfg(test)]
@@ -137,7 +143,8 @@ mod tests {
     const HEADING: &str = "submit_time,job_id,tenant,instance_class,nodes,gpus,duration_s,priority,bid_proxy,deadline,censored\n";
 
     fn parsed(lines: &str) -> Result<Vec<Job>, String> {
-        parse(format!("{HEADING}{lines}").as_bytes()).map_err(|error| error.to_string())
+        let text = std::io::Cursor::new(format!("{HEADING}{lines}"));
+        parse(Box::new(text), Some(8)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -148,21 +155,20 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_field_is_named_with_its_line() {
-        let good = "1970-01-01T00:00:02Z,j1,t,gpu,2,9,1,low,0.5,,0\n";
-        for (bad, field) in [
-            ("yesterday,j2,t,gpu,2,9,1,low,0.5,,0\n", "line 3, submit_time"),
-            ("1970-01-01T00:00:03Z,j2,t,gpu,0,9,1,low,0.5,,0\n", "line 3, nodes"),
-            ("1970-01-01T00:00:03Z,j2,t,gpu,1,-9,1,low,1,,0\n", "line 3, gpus"),
-            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,urgent,1,,0\n", "line 3, priority"),
-            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,-1,low,0.5,,0\n", "line 3, duration_s"),
-            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,NaN,,0\n", "line 3, bid_proxy"),
-            ("1970-01-01T00:00:03Z,j2,t,gpu,1,9,1,low,1,soon,0\n", "line 3, deadline"),
-            ("1970-01-01T00:00:01Z,j2,t,gpu,1,9,1,low,1,,0\n", "line 3: 1970"),
-        ] {
-            let error = parsed(&format!("{good}{bad}")).unwrap_err();
-            assert!(error.starts_with(field), "{error}");
+    fn gpus_that_do_not_fit_on_the_nodes_are_refused() {
+        let row =
+            |nodes: u32, gpus: &str| format!("1970-01-01T00:00:02Z,j1,,gpu,{nodes},{gpus},1.5,low,,,0\n");
+        for (nodes, gpus) in [(1, "8"), (8, "64"), (2, "8.5"), (1, "0"), (1, "")] {
+            assert!(parsed(&row(nodes, gpus)).is_ok(), "{gpus} on {nodes}");
         }
-        assert_eq!(parsed(""), Err("the trace has no jobs".to_owned()));
+        for (nodes, gpus, says) in [
+            (1, "64", "line 2, gpus: 64 GPUs do not fit on 1 node of 8: "),
+            (2, "16.5", "line 2, gpus: 16.5 GPUs do not fit on 2 nodes of 8: "),
+        ] {
+            let error = parsed(&row(nodes, gpus)).unwrap_err();
+            assert!(error.starts_with(says) && error.contains("--gpus-per-node"), "{error}");
+        }
+        let text = format!("{HEADING}{}", row(1, "64"));
+        assert!(parse(Box::new(std::io::Cursor::new(text)), None).is_ok());
     }
 }

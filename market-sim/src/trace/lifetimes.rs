@@ -1,34 +1,22 @@
 //! Lifetimes: `start_time,instance_type,region,lifetime_s,…`, one row for each machine, sorted by start. As
 //! supply: a market has as many nodes as machines of it are alive.
 
-use super::{Field, SupplyChange, TraceError};
+use super::table::{Columns, Table};
+use super::{SupplyChange, TraceError};
 use crate::agenda::{Agenda, Step};
 use kubebid_core::units::Micros;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::io::Read;
 
-#[derive(Clone, Copy)]
-pub(super) struct Columns {
-    start: usize,
-    instance_type: usize,
-    region: usize,
-    lifetime: usize,
-}
-
-impl Columns {
-    pub(super) fn of(heading: &csv::StringRecord) -> Option<Columns> {
-        let column = |name: &str| heading.iter().position(|heading| heading == name);
-        let (start, lifetime) = (column("start_time")?, column("lifetime_s")?);
-        Some(Columns { start, instance_type: column("instance_type")?, region: column("region")?, lifetime })
-    }
-}
+pub(super) static COLUMNS: Columns = Columns {
+    kind: "a supply trace of lifetimes",
+    wanted: &["start_time", "instance_type", "region", "lifetime_s"],
+    optional: &[],
+};
 
 /// Changes of supply: beginnings as they are read, ends in between. It keeps only the machines that are alive.
 pub(super) struct Lifetimes {
-    rows: csv::StringRecordsIntoIter<Box<dyn Read>>,
-    columns: Columns,
-    line: u64,
+    table: Table,
     last: Micros,
     /// The next machine, read but not begun: some end before it.
     next: Option<(Micros, Micros, Market)>,
@@ -47,27 +35,15 @@ impl Step for Market {
 }
 
 impl Lifetimes {
-    pub(super) fn new(reader: csv::Reader<Box<dyn Read>>, columns: Columns) -> Lifetimes {
-        let (ends, alive) = (Agenda::new(), BTreeMap::new());
-        let rows = reader.into_records();
-        Lifetimes { rows, columns, line: 1, last: Micros(0), next: None, ends, alive }
+    pub(super) fn new(table: Table) -> Lifetimes {
+        Lifetimes { table, last: Micros(0), next: None, ends: Agenda::new(), alive: BTreeMap::new() }
     }
 
     fn read(&mut self) -> Result<Option<(Micros, Micros, Market)>, TraceError> {
-        self.line += 1;
-        let Some(row) = self.rows.next().transpose()? else { return Ok(None) };
-        let field = |name, column| Field { line: self.line, name, text: &row[column] };
-        let Columns { start, instance_type, region, lifetime } = self.columns;
-        let begins = field("start_time", start).time()?;
-        if begins < self.last {
-            return Err(TraceError::Unsorted { line: self.line, value: row[start].to_owned() });
-        }
-        self.last = begins;
-        let lived = field("lifetime_s", lifetime);
-        let seconds = lived.text.parse::<f64>().ok().filter(|seconds| (0.0..1e10).contains(seconds));
-        let seconds = seconds.ok_or_else(|| lived.wrong("a number of seconds"))?;
-        let market = (row[instance_type].to_owned(), row[region].to_owned());
-        Ok(Some((begins, begins.after(Micros((seconds * 1e6) as u64)), market)))
+        let Some(row) = self.table.next_row()? else { return Ok(None) };
+        let begins = row.field("start_time").time_after(&mut self.last)?;
+        let market = (row.field("instance_type").text.to_owned(), row.field("region").text.to_owned());
+        Ok(Some((begins, begins.after(row.field("lifetime_s").seconds()?), market)))
     }
 
     fn change(&mut self, at: Micros, market: Market, more: i64) -> SupplyChange {

@@ -2,12 +2,27 @@
 //! are, or `timestamp,pool,capacity_gpus,running_gpus,pending_gpus`, where what does not run is to be had. Or
 //! lifetimes of machines.
 
+use super::TraceError;
+use super::field::Field;
 use super::lifetimes::{self, Lifetimes};
-use super::{Field, TraceError, open};
+use super::table::{Columns, Table};
+use crate::file::{TRACE, open};
 use indicatif::ProgressBar;
 use kubebid_core::units::Micros;
-use std::io::Read;
+use std::io::BufRead;
 use std::path::Path;
+
+pub(super) static NODES: Columns = Columns {
+    kind: "a supply trace",
+    wanted: &["timestamp", "instance_type", "region", "available"],
+    optional: &[],
+};
+
+pub(super) static GPUS: Columns = Columns {
+    kind: "a supply trace of GPUs",
+    wanted: &["timestamp", "pool", "capacity_gpus", "running_gpus"],
+    optional: &[],
+};
 
 /// One row of a supply trace: a market has `nodes` nodes from `at` on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +38,10 @@ pub struct SupplyChange {
 }
 
 /// GPUs of a node in a trace that counts GPUs.
-const GPUS: f64 = 8.0;
+const GPUS_OF_A_NODE: f64 = 8.0;
+/// The most nodes of a market.
+const NODES_MAX: u32 = 1_000_000;
+const GPUS_MAX: f64 = 8e6;
 
 /// The changes of a trace, read one by one.
 pub struct SupplyTrace(Box<dyn Iterator<Item = Result<SupplyChange, TraceError>>>);
@@ -36,47 +54,24 @@ impl std::fmt::Debug for SupplyTrace {
 
 /// Each row a change.
 struct Rows {
-    rows: csv::StringRecordsIntoIter<Box<dyn Read>>,
-    columns: Columns,
-    line: u64,
+    table: Table,
     last: Micros,
-}
-
-/// The columns of the fields of a row.
-#[derive(Clone, Copy)]
-enum Columns {
-    Nodes { at: usize, instance_type: usize, region: usize, available: usize },
-    Gpus { at: usize, pool: usize, capacity: usize, running: usize },
-}
-
-impl Columns {
-    fn of(heading: &csv::StringRecord) -> Option<Columns> {
-        let column = |name: &str| heading.iter().position(|heading| heading == name);
-        let at = column("timestamp")?;
-        if let Some(available) = column("available") {
-            let (instance_type, region) = (column("instance_type")?, column("region")?);
-            return Some(Columns::Nodes { at, instance_type, region, available });
-        }
-        let (capacity, running) = (column("capacity_gpus")?, column("running_gpus")?);
-        Some(Columns::Gpus { at, pool: column("pool")?, capacity, running })
-    }
 }
 
 impl SupplyTrace {
     /// Opens a trace. `bar` shows how much of the file has been read.
     pub fn open(path: &Path, bar: &ProgressBar) -> Result<SupplyTrace, TraceError> {
-        SupplyTrace::of(open(path, bar)?)
+        SupplyTrace::of(open(path, &TRACE, bar)?)
     }
 
     /// Reads a trace from its text.
-    pub fn of(text: Box<dyn Read>) -> Result<SupplyTrace, TraceError> {
-        let mut reader = csv::Reader::from_reader(text);
-        let heading = reader.headers()?;
-        if let Some(columns) = lifetimes::Columns::of(heading) {
-            return Ok(SupplyTrace(Box::new(Lifetimes::new(reader, columns))));
-        }
-        let columns = Columns::of(heading).ok_or(TraceError::NoSupply)?;
-        Ok(SupplyTrace(Box::new(Rows { rows: reader.into_records(), columns, line: 1, last: Micros(0) })))
+    pub fn of(text: Box<dyn BufRead>) -> Result<SupplyTrace, TraceError> {
+        let table = Table::of(text, &[&lifetimes::COLUMNS, &NODES, &GPUS])?;
+        Ok(SupplyTrace(if table.has(&lifetimes::COLUMNS) {
+            Box::new(Lifetimes::new(table))
+        } else {
+            Box::new(Rows { table, last: Micros(0) })
+        }))
     }
 }
 
@@ -89,41 +84,29 @@ impl Iterator for SupplyTrace {
 }
 
 impl Rows {
-    fn parse(&mut self, row: &csv::StringRecord) -> Result<SupplyChange, TraceError> {
-        let field = |name, column| Field { line: self.line, name, text: &row[column] };
-        let gpus = |name, column| {
-            let field = field(name, column);
-            let gpus = field.text.parse::<f64>().ok().filter(|gpus| (0.0..1e9).contains(gpus));
-            gpus.ok_or_else(|| field.wrong("a number of GPUs"))
-        };
-        let change = match self.columns {
-            Columns::Nodes { at, instance_type, region, available } => {
-                let nodes = field("available", available);
-                SupplyChange {
-                    at: field("timestamp", at).time()?,
-                    instance_type: row[instance_type].to_owned(),
-                    region: row[region].to_owned(),
-                    nodes: nodes.text.parse().map_err(|_| nodes.wrong("a number of nodes"))?,
-                }
-            }
-            Columns::Gpus { at, pool, capacity, running } => {
-                let spare = gpus("capacity_gpus", capacity)? - gpus("running_gpus", running)?;
-                SupplyChange {
-                    at: field("timestamp", at).time()?,
-                    instance_type: row[pool].to_owned(),
-                    region: "spare".to_owned(),
-                    nodes: (spare.max(0.0) / GPUS) as u64,
-                }
-            }
-        };
-        if change.at < self.last {
-            let at = match self.columns {
-                Columns::Nodes { at, .. } | Columns::Gpus { at, .. } => at,
-            };
-            return Err(TraceError::Unsorted { line: self.line, value: row[at].to_owned() });
+    fn read(&mut self) -> Result<Option<SupplyChange>, TraceError> {
+        let counts_nodes = self.table.has(&NODES);
+        let Some(row) = self.table.next_row()? else { return Ok(None) };
+        let at = row.field("timestamp").time_after(&mut self.last)?;
+        if counts_nodes {
+            return Ok(Some(SupplyChange {
+                at,
+                instance_type: row.field("instance_type").text.to_owned(),
+                region: row.field("region").text.to_owned(),
+                nodes: row
+                    .field("available")
+                    .whole(0..=NODES_MAX, "a number of nodes from 0 to 1000000")?
+                    .into(),
+            }));
         }
-        self.last = change.at;
-        Ok(change)
+        let gpus = |field: Field<'_>| field.number(0.0..=GPUS_MAX, "a number of GPUs from 0 to 8000000");
+        let spare = gpus(row.field("capacity_gpus"))? - gpus(row.field("running_gpus"))?;
+        Ok(Some(SupplyChange {
+            at,
+            instance_type: row.field("pool").text.to_owned(),
+            region: "spare".to_owned(),
+            nodes: (spare.max(0.0) / GPUS_OF_A_NODE) as u64,
+        }))
     }
 }
 
@@ -131,11 +114,7 @@ impl Iterator for Rows {
     type Item = Result<SupplyChange, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.line += 1;
-        Some(match self.rows.next()? {
-            Ok(row) => self.parse(&row),
-            Err(error) => Err(error.into()),
-        })
+        self.read().transpose()
     }
 }
 
@@ -165,16 +144,9 @@ mod tests {
             1970-01-01T00:00:11Z,n1,a,1,preempted\n";
         assert_eq!(read(lives), Ok(vec![(1, 1), (2, 2), (5, 1), (11, 0), (11, 1), (12, 0)]));
         let bad = "start_time,instance_type,region,lifetime_s\n1970-01-01T00:00:01Z,n1,a,long\n";
-        assert_eq!(read(bad).unwrap_err(), "line 2, lifetime_s: \"long\" is not a number of seconds");
-    }
-
-    #[test]
-    fn what_is_wrong_is_named_with_its_line() {
-        assert!(read("timestamp,nodes\n").unwrap_err().starts_with("a supply trace has the columns"));
-        let bad = "timestamp,instance_type,region,available\n1970-01-01T00:00:01Z,v100,a,many\n";
-        assert_eq!(read(bad).unwrap_err(), "line 2, available: \"many\" is not a number of nodes");
-        let back = "timestamp,instance_type,region,available\n\
-            1970-01-01T00:00:02Z,v100,a,1\n1970-01-01T00:00:01Z,v100,a,1\n";
-        assert!(read(back).unwrap_err().starts_with("line 3: 1970-01-01T00:00:01Z is earlier"));
+        assert_eq!(
+            read(bad).unwrap_err(),
+            "line 2, lifetime_s: \"long\" is not a number of seconds from 0 to 10000000000"
+        );
     }
 }

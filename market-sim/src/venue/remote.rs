@@ -167,6 +167,7 @@ impl Venue for Remote {
             allocated: supply.allocated.into(),
             notice: supply.notice.into(),
             claimed: supply.claimed.into(),
+            resting: supply.resting.into(),
         })
     }
 

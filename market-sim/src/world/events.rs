@@ -1,8 +1,9 @@
 //! Passes the events of the market to the participants they concern.
 
+use super::providers::REPAIR;
 use super::run::{Due, Node, World};
 use super::tenants::Kind;
-use kubebid_core::units::AccountId;
+use kubebid_core::units::{AccountId, AllocationId, Micros};
 use kubebid_core::{Event, Fact, event};
 
 /// The part that an account plays.
@@ -12,6 +13,8 @@ pub(super) enum Role {
     Provider(u32),
     /// A tenant, with its number among the accounts of its kind.
     Tenant(Kind, u64),
+    /// An account that does not belong to the world. The venue lets it trade and boots its machines.
+    Guest,
 }
 
 impl World<'_> {
@@ -30,14 +33,27 @@ impl World<'_> {
                     sim_market.providers[provider as usize].numbers.remove(&unit.number);
                 }
             }
+            Fact::UnitResting { unit } => {
+                if let Role::Provider(provider) = self.role(unit.provider) {
+                    let (market, number) = (unit.market.0, unit.number);
+                    self.agenda.plan(at.after(REPAIR), Due::Repaired { market, provider, number });
+                }
+            }
             Fact::Allocated { node } => {
                 let (market, provider) = (node.unit.market.0, self.role(node.unit.provider));
-                if let (Role::Provider(provider), Some(job)) = (provider, self.jobs.of(node.bid)) {
-                    let boot = self.markets[market as usize].providers[provider as usize].boot();
+                if let Some(job) = self.jobs.of(node.bid) {
                     let allocation = node.allocation;
-                    self.agenda.plan(at.after(boot), Due::Ready { allocation, market, provider });
+                    if let Role::Provider(provider) = provider {
+                        let boot = self.markets[market as usize].providers[provider as usize].boot();
+                        self.agenda.plan(at.after(boot), Due::Ready { allocation, market, provider });
+                    }
                     self.nodes.insert(allocation, Node { job, ready: None });
                     self.jobs.get_mut(job).expect("its bid is known").held += 1;
+                }
+            }
+            Fact::Ready { node } => {
+                if let Role::Guest = self.role(node.unit.provider) {
+                    self.guest_ready(*at, node.allocation);
                 }
             }
             Fact::NoticeStarted { node, deadline, .. } => {
@@ -64,9 +80,9 @@ impl World<'_> {
             | Fact::OfferPut { .. }
             | Fact::UnitLeaving { .. }
             | Fact::UnitBack { .. }
+            | Fact::UnitResumed { .. }
             | Fact::BidPlaced { .. }
             | Fact::BidAmended { .. }
-            | Fact::Ready { .. }
             | Fact::Claimed { .. }
             | Fact::ClaimDropped { .. }
             | Fact::Repeated { .. } => {}
@@ -83,10 +99,19 @@ impl World<'_> {
             let number = number.parse::<u32>().unwrap_or(1) - 1;
             self.roles.push(match tenant {
                 Some(kind) => Role::Tenant(kind, u64::from(number)),
-                None => Role::Provider(number),
+                None if kind == "provider" => Role::Provider(number),
+                None => Role::Guest,
             });
         }
         self.roles[account.0 as usize]
+    }
+
+    /// Counts a node on a guest's machine from the report of its readiness on.
+    fn guest_ready(&mut self, at: Micros, allocation: AllocationId) {
+        let Some(node) = self.nodes.get_mut(&allocation) else { return };
+        node.ready = Some(at);
+        let job = node.job;
+        self.works(at, job, 1);
     }
 
     fn charged(&mut self, node: &event::Node, (kind, number): (Kind, u64), debit_micros: u128) {

@@ -4,9 +4,13 @@ use super::random::RandomStream;
 use super::run::{Due, World, WorldError};
 use super::settings::Supply;
 use crate::participant::Participant;
+use kubebid_core::command::RestingUnits;
 use kubebid_core::units::{AccountName, AllocationId, MarketName, Micros, UnitName};
 use kubebid_core::{Command, Price};
 use std::collections::BTreeSet;
+
+/// The time after which a provider has looked at a machine that did not start, and resumes its unit.
+pub(super) const REPAIR: Micros = Micros::HOUR;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Temper {
@@ -153,6 +157,18 @@ impl World<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Resumes a unit, if it rests still.
+    pub(super) fn repaired(&mut self, market: u32, provider: u32, number: u64) -> Result<(), WorldError> {
+        let sim_market = &self.markets[market as usize];
+        let seller = &sim_market.providers[provider as usize];
+        if !seller.numbers.contains(&number) {
+            return Ok(());
+        }
+        let name = seller.name.clone();
+        let unit = UnitName { market: sim_market.name.clone(), provider: name.clone(), number };
+        self.send(Command::ResumeUnits { provider: name, units: RestingUnits::One(unit) }).map(|_| ())
     }
 
     pub(super) fn ready(

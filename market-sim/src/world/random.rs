@@ -8,7 +8,7 @@ use rand_distr::{Distribution, Exp, LogNormal, Pareto, StandardNormal};
 
 /// A generator of random numbers.
 #[derive(Clone, Debug)]
-pub(super) struct RandomStream(ChaCha8Rng);
+pub(crate) struct RandomStream(ChaCha8Rng);
 
 /// Returns the stream of random numbers of one participant of a market.
 pub(super) fn stream_of(settings: &Settings, market: u32, who: &str) -> RandomStream {
@@ -16,22 +16,22 @@ pub(super) fn stream_of(settings: &Settings, market: u32, who: &str) -> RandomSt
 }
 
 impl RandomStream {
-    pub(super) fn named(seed: u64, name: &str) -> RandomStream {
+    pub(crate) fn named(seed: u64, name: &str) -> RandomStream {
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         generator.set_stream(xxhash_rust::xxh3::xxh3_64(name.as_bytes()));
         RandomStream(generator)
     }
 
     /// Draws a number from 0 to 1, without 1.
-    pub(super) fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         self.0.random_range(0.0..1.0)
     }
 
-    pub(super) fn between(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.share()
     }
 
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0.random_range(0..end)
     }
 

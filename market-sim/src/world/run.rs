@@ -61,6 +61,12 @@ pub(super) enum Due {
         market: u32,
         provider: u32,
     },
+    /// A provider has looked at the machine of a unit that rests.
+    Repaired {
+        market: u32,
+        provider: u32,
+        number: u64,
+    },
 }
 
 /// Steps of one instant are taken in the order in which they were planned.
@@ -216,6 +222,7 @@ impl World<'_> {
                 if another { self.offer(market, provider) } else { Ok(()) }
             }
             Due::Supply { market, provider } => self.supply_changes(market, provider),
+            Due::Repaired { market, provider, number } => self.repaired(market, provider, number),
         }
     }
 
@@ -287,15 +294,23 @@ impl World<'_> {
 impl Participant for World<'_> {
     type Error = WorldError;
 
-    /// Passes the events of the answer to the auditor only.
+    /// Passes the events of the answer to the auditor only. The answer also has those of other commands before it.
     fn apply(&mut self, command: Command) -> Result<Answer, WorldError> {
         if matches!(command, Command::AdvanceTime) {
             self.outcome.clock_steps += 1;
         } else {
             self.outcome.commands += 1;
         }
-        let answer = self.venue.apply(&StampedCommand { at: self.now, key: None, command })?;
+        let mut answer = self.venue.apply(&StampedCommand { at: self.now, key: None, command })?;
+        let mut others = Vec::new();
+        for events in self.venue.take_others() {
+            self.auditor.on_events(&events)?;
+            others.extend(events);
+        }
         self.auditor.on_events(&answer.events)?;
+        if !others.is_empty() {
+            answer.events.splice(0..0, others);
+        }
         Ok(answer)
     }
 

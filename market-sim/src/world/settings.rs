@@ -2,7 +2,7 @@
 
 mod fields;
 
-pub use fields::{FIELDS, Field, SettingsError};
+pub use fields::{FIELDS, Field, PAIRS, SettingsError};
 
 use super::run::START;
 use super::tenants::Kind;

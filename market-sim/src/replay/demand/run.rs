@@ -644,6 +644,8 @@ impl Participant for Replay<'_> {
                 | Fact::UnitAdded { .. }
                 | Fact::UnitLeaving { .. }
                 | Fact::UnitBack { .. }
+                | Fact::UnitResting { .. }
+                | Fact::UnitResumed { .. }
                 | Fact::UnitRemoved { .. }
                 | Fact::BidPlaced { .. }
                 | Fact::BidAmended { .. }

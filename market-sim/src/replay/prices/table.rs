@@ -1,6 +1,7 @@
 //! The results of a price replay by instance type and market, as text, JSON and CSV.
 
 use super::{Bid, GRID, Market, Settings};
+use kubebid_report::csv::{CsvWriter, number};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,9 +109,9 @@ fn mean(outcomes: impl Iterator<Item = Outcome>) -> Outcome {
 
 impl PriceTable {
     /// Writes one line for each type, region and bid; the mean over the regions has none.
-    pub fn write_csv(&self, to: impl std::io::Write) -> Result<(), csv::Error> {
-        let mut out = csv::Writer::from_writer(to);
-        out.write_record([
+    pub fn write_csv(&self, to: impl std::io::Write) -> std::io::Result<()> {
+        let mut out = CsvWriter::new(to);
+        out.row([
             "instance_type",
             "region",
             "share",
@@ -125,12 +126,14 @@ impl PriceTable {
             for (region, outcomes) in mean.chain(markets) {
                 for o in outcomes {
                     let Outcome { share, bid_usd, availability, preemptions_per_hour, mean_paid_usd } = *o;
-                    let figures = (share, bid_usd, availability, preemptions_per_hour, mean_paid_usd);
-                    out.serialize((&table.instance_type, region, figures))?;
+                    let figures =
+                        [Some(share), Some(bid_usd), Some(availability), preemptions_per_hour, mean_paid_usd];
+                    let names = [table.instance_type.clone(), region.to_owned()];
+                    out.row(names.into_iter().chain(figures.map(number)))?;
                 }
             }
         }
-        Ok(out.flush()?)
+        out.finish()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Replay, Supply};
 use kubebid_core::units::Micros;
+use kubebid_report::csv::{CsvWriter, number};
 use serde::Serialize;
 use std::fmt;
 
@@ -93,10 +94,29 @@ fn share(part: u128, whole: u128) -> f64 {
 
 impl SupplyTable {
     /// Writes one line for each bid.
-    pub fn write_csv(&self, to: impl std::io::Write) -> Result<(), csv::Error> {
-        let mut out = csv::Writer::from_writer(to);
-        self.bids.iter().try_for_each(|bid| out.serialize(bid))?;
-        Ok(out.flush()?)
+    pub fn write_csv(&self, to: impl std::io::Write) -> std::io::Result<()> {
+        let mut out = CsvWriter::new(to);
+        out.row([
+            "instance_type",
+            "share",
+            "bid_usd",
+            "availability",
+            "lost",
+            "preemptions_per_hour",
+            "mean_paid_usd",
+        ])?;
+        for bid in &self.bids {
+            out.row([
+                bid.instance_type.clone(),
+                number(Some(bid.share)),
+                number(Some(bid.bid_usd)),
+                number(Some(bid.availability)),
+                bid.lost.to_string(),
+                number(bid.preemptions_per_hour),
+                number(bid.mean_paid_usd),
+            ])?;
+        }
+        out.finish()
     }
 }
 

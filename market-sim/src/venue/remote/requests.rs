@@ -1,9 +1,11 @@
 //! Converts commands into requests of the client.
 
-use kubebid_client::v1::{self, cancel_bid_request, place_bid_request};
+use kubebid_client::v1::{self, cancel_bid_request, place_bid_request, resume_units_request::Units};
 use kubebid_client::{Client, Error};
 use kubebid_core::Command;
-use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::command::{
+    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+};
 
 /// Sends any command but AdvanceTime, and returns its number.
 pub(super) async fn send(client: &Client, command: &Command) -> Result<u64, Error> {
@@ -33,6 +35,13 @@ pub(super) async fn send(client: &Client, command: &Command) -> Result<u64, Erro
             let request = v1::ReportUnitLostRequest { unit: unit.to_string(), client_key };
             client.report_unit_lost(request).await?.seq
         }
+        Command::ResumeUnits { units, provider: _ } => {
+            let units = Some(match units {
+                RestingUnits::One(unit) => Units::Unit(unit.to_string()),
+                RestingUnits::AllIn(market) => Units::Market(market.to_string()),
+            });
+            client.resume_units(v1::ResumeUnitsRequest { client_key, units }).await?.seq
+        }
         Command::PlaceBid(bid) => client.place_bid(bid_of(bid)).await?.seq,
         Command::AmendBid { bid, ceiling, max_nodes, tenant: _ } => {
             let (ceiling_micros, max_nodes) = (ceiling.map(|ceiling| ceiling.0), *max_nodes);
@@ -43,6 +52,7 @@ pub(super) async fn send(client: &Client, command: &Command) -> Result<u64, Erro
             let mode = match mode {
                 CancelMode::Keep => cancel_bid_request::Mode::Keep,
                 CancelMode::Release => cancel_bid_request::Mode::Release,
+                CancelMode::Regroup => cancel_bid_request::Mode::Regroup,
                 CancelMode::Unknown(_) => cancel_bid_request::Mode::Unspecified,
             };
             let request = v1::CancelBidRequest { bid: bid.0, mode: mode as i32, client_key };

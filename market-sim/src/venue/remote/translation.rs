@@ -56,6 +56,8 @@ impl Translation {
             }
             Kind::UnitLeaving(e) => Fact::UnitLeaving { unit: self.unit(&e.unit) },
             Kind::UnitBack(e) => Fact::UnitBack { unit: self.unit(&e.unit) },
+            Kind::UnitResting(e) => Fact::UnitResting { unit: self.unit(&e.unit) },
+            Kind::UnitResumed(e) => Fact::UnitResumed { unit: self.unit(&e.unit) },
             Kind::UnitRemoved(e) => Fact::UnitRemoved { unit: self.unit(&e.unit) },
             Kind::BidPlaced(e) => {
                 let bidder = Bidder { bid: BidId(e.bid), tenant: self.account(&e.tenant) };

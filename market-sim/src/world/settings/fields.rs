@@ -2,6 +2,7 @@
 //! in `docs/simulator.md` are made from this list.
 
 use super::Settings;
+use crate::jsonl::parse_unique;
 use crate::world::Kind;
 use serde_json::Value;
 
@@ -116,11 +117,15 @@ pub const FIELDS: &[Field] = &[
     field("rushes.worth_sigma", 0.0, 3.0, "spread of the worth among them"),
 ];
 
+/// Pairs of fields of which the first may not be above the second: the least and the highest value of the same thing.
+pub const PAIRS: &[(&str, &str)] =
+    &[("rushes.hours_least", "rushes.hours_most"), ("rushes.worth", "rushes.worth_most")];
+
 /// The reason for which settings are refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SettingsError {
-    /// The text is neither JSON nor YAML.
-    #[error("it is neither JSON nor YAML: {0}")]
+    /// The text cannot be read.
+    #[error("it cannot be read as JSON or YAML: {0}")]
     Syntax(String),
     /// The text is no object.
     #[error("it is not an object with fields")]
@@ -139,10 +144,13 @@ fn bad(field: &str, message: String) -> SettingsError {
     SettingsError::Field { field: field.to_owned(), message }
 }
 
-/// Parses a JSON or YAML document.
+/// Parses a JSON or YAML document in which no key is there twice.
 pub(super) fn parse(text: &str) -> Result<Value, SettingsError> {
     let value = if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(|error| SettingsError::Syntax(error.to_string()))?
+        parse_unique(text).map_err(|error| match error.field {
+            Some(field) => SettingsError::Field { field, message: error.message },
+            None => SettingsError::Syntax(error.message),
+        })?
     } else {
         serde_saphyr::from_str::<Value>(text).map_err(|error| SettingsError::Syntax(error.to_string()))?
     };
@@ -171,12 +179,24 @@ impl Settings {
                 field.check(value)?;
             }
         }
+        let number =
+            |name: &str| all.pointer(&format!("/{}", name.replace('.', "/"))).and_then(Value::as_f64);
+        for (least, most) in PAIRS {
+            if let (Some(low), Some(high)) = (number(least), number(most))
+                && low > high
+            {
+                return Err(bad(least, format!("{low} is above {most}, which is {high}")));
+            }
+        }
         self.check_kinds()
     }
 
     fn check_kinds(&self) -> Result<(), SettingsError> {
         let bad = |message: String| Err(bad("jobs.kinds", message));
-        for (kind, share) in &self.jobs.kinds {
+        for (place, (kind, share)) in self.jobs.kinds.iter().enumerate() {
+            if self.jobs.kinds[..place].iter().any(|(earlier, _)| earlier == kind) {
+                return bad(format!("{} is there twice", kind.name()));
+            }
             if !(0.0..=1e6).contains(share) {
                 return bad(format!("the share of {} is {share}, not from 0 to 1000000", kind.name()));
             }
