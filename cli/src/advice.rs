@@ -66,7 +66,9 @@ fn at_the_limit(refusal: &Refusal) -> String {
         "refusals_per_second" => ("wait a second", "--refusals-per-second"),
         "commands_per_day" => ("go on tomorrow", "--commands-per-day"),
         "units_offered" => ("offer fewer units: kubebid offer list", "--units-offered"),
-        "units_per_command" => ("change --capacity in several steps", "--units-per-command"),
+        "units_per_command" => {
+            ("change --capacity in several steps, or resume units by name", "--units-per-command")
+        }
         "open_requests" | "watches" => {
             return "end a watch or another command of this account first".to_owned();
         }
@@ -101,8 +103,12 @@ fn of(code: &Code) -> Option<&'static str> {
         Code::Ended => "see what is held: kubebid alloc list --state starting --state active",
         Code::AlreadyReady => "nothing is left to do: the first report counts",
         Code::AlreadyLeaving => "nothing is left to do: the unit leaves when its notice ends",
+        Code::NotResting => "see which units rest: kubebid offer show MARKET",
+        Code::NotAGang => "release its nodes one by one instead: kubebid alloc release N",
         Code::BelowHeld => "release nodes first: kubebid alloc release N",
-        Code::Protected => "wait until the protection ends: kubebid alloc list shows when",
+        Code::Protected => {
+            "wait until the protection of its nodes ends (kubebid alloc list shows when), and the lock of its ceiling (kubebid bid show N)"
+        }
         Code::BelowReserve => "release the node instead: kubebid alloc release N",
         Code::RealClock => "only an engine on the stepped clock can be moved",
         Code::InjectDisabled => "drills are for engines that were started for them, as `kubebid up` is",

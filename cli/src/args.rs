@@ -1,8 +1,10 @@
 //! Flags that several commands have, and how words and pairs are read.
 
-use crate::time::{When, now_us};
+use crate::failure::{self, Failure};
+use crate::time::{When, now_us, rfc3339_in, time_zone};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser, UnknownArgumentValueParser};
+use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 
 /// Returns a parser of a word of the API, written in small letters with dashes.
@@ -89,19 +91,35 @@ pub(crate) fn states<E: Into<i32>>(named: Vec<E>, all: bool, live: impl IntoIter
 /// A period.
 #[derive(Args)]
 pub(crate) struct Period {
-    /// Begin of the period: 2026-11-20T19:00:00Z, or -2h
+    /// Begin of the period: 2026-11-20T19:00:00Z, 2026-11-20 or -2h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<When>,
     /// End of the period, exclusive
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<When>,
+    /// Time zone of dates, and of times without an offset: an IANA name, as in Europe/Berlin
+    #[arg(long, value_name = "NAME", default_value = "UTC", value_parser = time_zone)]
+    pub(crate) time_zone: TimeZone,
 }
 
 impl Period {
-    /// Returns the bounds as requests have them: 0 for any.
-    pub(crate) fn bounds(&self) -> (u64, u64) {
-        let now = now_us();
-        (self.from.map_or(0, |when| when.at(now)), self.to.map_or(0, |when| when.at(now)))
+    /// Returns the bounds as requests have them: 0 for any. A period that ends before it begins is refused.
+    pub(crate) fn bounds(&self) -> Result<(u64, u64), Failure> {
+        self.bounds_at(now_us())
+    }
+
+    fn bounds_at(&self, now: u64) -> Result<(u64, u64), Failure> {
+        let [from, to] = [self.from, self.to].map(|when| when.map(|when| when.at_in(now, &self.time_zone)));
+        if let (Some(from), Some(to)) = (from, to)
+            && from > to
+        {
+            let [from, to] = [from, to].map(|at| rfc3339_in(at, &self.time_zone));
+            return Err(Failure::usage(format!(
+                "--from is after --to: a period from {from} to {to} has no time"
+            ))
+            .next("give the earlier time as --from and the later one as --to"));
+        }
+        Ok((from.unwrap_or(0), to.unwrap_or(0)))
     }
 }
 
@@ -121,14 +139,32 @@ impl Limit {
     /// Says on standard error that a list is not whole.
     pub(crate) fn note(self, shown: usize, next: &str) {
         if shown >= self.count() && !next.is_empty() {
-            eprintln!("note: there are more than {shown}; see them with a higher --limit");
+            failure::note(format_args!("note: there are more than {shown}; see them with a higher --limit"));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, map};
+    use super::{Pair, Period, map};
+    use crate::time::time_zone;
+
+    #[test]
+    fn a_period_begins_before_it_ends() {
+        let period = |from: &str, to: &str, zone: &str| Period {
+            from: Some(from.parse().unwrap()),
+            to: Some(to.parse().unwrap()),
+            time_zone: time_zone(zone).unwrap(),
+        };
+        let hour = 3_600_000_000;
+        let day = period("1970-02-01", "1970-02-02", "Asia/Kolkata").bounds_at(0).unwrap();
+        assert_eq!((day.1 - day.0, day.0 % (24 * hour)), (24 * hour, 24 * hour - 11 * hour / 2));
+        assert_eq!(period("@7", "@7", "UTC").bounds_at(0).unwrap(), (7, 7));
+        for (from, to) in [("2026-12-02", "2026-12-01"), ("@8", "@7"), ("-1h", "-2h")] {
+            let refused = period(from, to, "UTC").bounds_at(100 * hour).unwrap_err().to_string();
+            assert!(refused.starts_with("error: --from is after --to"), "{refused}");
+        }
+    }
 
     #[test]
     fn pairs_have_a_key() {

@@ -2,7 +2,7 @@
 //! environment.
 
 use crate::advice;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::output::{Format, Output};
 use crate::profile::{self, Profile, ProfileContext};
 use crate::time::Span;
@@ -135,7 +135,10 @@ impl Connection {
             }
             if end.tries >= TRIES && !said.swap(true, Ordering::Relaxed) {
                 let how_long = left.map_or_else(|| "until one does".to_owned(), |_| format!("for {span}"));
-                eprintln!("note: no engine answers at {} yet; trying again {how_long}", end.endpoint);
+                note(format_args!(
+                    "note: no engine answers at {} yet; trying again {how_long}",
+                    end.endpoint
+                ));
             }
             true
         })

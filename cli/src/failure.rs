@@ -3,8 +3,15 @@
 use crate::advice::advice;
 use crate::time::{Span, to_the_second};
 use kubebid_client::{Code, Dollars, Error, Kind, Refusal};
+use kubebid_report::text::printable_lines;
 use std::fmt;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
+
+/// Says something on standard error, if it can be written. `eprintln!` panics if it cannot.
+pub(crate) fn note(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
 
 /// The exit codes, as the help documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +66,7 @@ impl Failure {
     /// Says it on standard error.
     pub(crate) fn report(&self) -> ExitCode {
         if self.exit != Exit::Fine {
-            eprintln!("{self}");
+            note(self);
         }
         ExitCode::from(self.exit as u8)
     }
@@ -67,9 +74,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.what)?;
+        // The engine's words may repeat names and labels of others.
+        write!(f, "error: {}", printable_lines(&self.what))?;
         if let Some(next) = &self.next {
-            write!(f, "\n next: {next}")?;
+            write!(f, "\n next: {}", printable_lines(next))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The `kubebid` command.
 
-// `println!` panics when nobody reads: `output::write_line`.
-#![warn(clippy::print_stdout)]
+// `println!` panics if nothing can be written: `output::write_line` and `failure::note`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod advice;
 mod args;
@@ -60,8 +60,14 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((matches, cli))
+    });
+    let (matches, cli) = match parsed {
+        Ok(parsed) => parsed,
+        Err(said) => return output::explain(&said),
+    };
     let names = Names::of(&matches);
     let run = async {
         match cli.command.run(&cli.connection).await {

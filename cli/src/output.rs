@@ -1,15 +1,22 @@
 //! Prints answers: tables for people and spreadsheets, the JSON or YAML of the messages for programs.
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::time::{SECOND, now_us, relative, rfc3339, to_the_millisecond, to_the_second};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use console::{Style, Term};
 use kubebid_client::Dollars;
+use kubebid_report::csv::csv;
+use kubebid_report::text::{is_hidden, printable, printable_json, printable_yaml};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::cell::Cell;
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::thread;
+use tokio::sync::oneshot;
 
 /// The columns in which tables with sentences are written.
 const WIDTH: u16 = 100;
@@ -61,7 +68,7 @@ impl Output {
         human: impl FnOnce(&View) -> String,
     ) -> Result<(), Failure> {
         let text = match self.format {
-            Format::Json => serde_json::to_string_pretty(message).map_err(io::Error::from)?,
+            Format::Json => json_pretty(message)?,
             Format::Yaml => yaml(message)?,
             Format::Table | Format::Wide | Format::Csv | Format::Name => human(&self.view()),
         };
@@ -79,7 +86,7 @@ impl Output {
         human: impl FnOnce(&View) -> String,
     ) -> Result<(), Failure> {
         let text = match self.format {
-            Format::Json => serde_json::to_string(message).map_err(io::Error::from)?,
+            Format::Json => printable_json(&serde_json::to_string(message).map_err(io::Error::from)?),
             Format::Yaml => format!("---\n{}", yaml(message)?),
             Format::Csv if self.has_header.replace(true) => {
                 human(&self.view()).split_once('\n').map(|(_, rows)| rows.to_owned()).unwrap_or_default()
@@ -106,16 +113,71 @@ impl Output {
     }
 }
 
-fn yaml<M: Serialize>(message: &M) -> Result<String, io::Error> {
-    serde_saphyr::to_string(message).map_err(io::Error::other)
+fn json_pretty<M: Serialize>(message: &M) -> Result<String, io::Error> {
+    Ok(printable_json(&serde_json::to_string_pretty(message).map_err(io::Error::from)?))
 }
 
-/// Prints a line. Who stops reading, as `head` does, ends the program without a word.
+/// Returns a message as YAML. A message with text that a terminal must not get is written like JSON, which YAML
+/// understands, with codes for such characters.
+fn yaml<M: Serialize>(message: &M) -> Result<String, io::Error> {
+    let text = serde_saphyr::to_string(message).map_err(io::Error::other)?;
+    if !text.chars().any(|letter| letter != '\n' && is_hidden(letter)) {
+        return Ok(text);
+    }
+    Ok(printable_yaml(&serde_json::to_string_pretty(message).map_err(io::Error::from)?))
+}
+
+/// Prints a line. A reader that goes away, as `head` does, ends the program without a message.
 pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
+    write_bytes(format!("{}\n", text.trim_end()).as_bytes())
+}
+
+/// Prints bytes as they are.
+pub(crate) fn write_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(text.trim_end().as_bytes())?;
-    out.write_all(b"\n")?;
+    out.write_all(bytes)?;
+    // What is not written at the end of the process is lost without an error.
     Ok(out.flush()?)
+}
+
+/// Prints what clap has to say: the help and the version as answers, and mistakes on standard error. Returns the exit
+/// code.
+pub(crate) fn explain(said: &clap::Error) -> ExitCode {
+    let printed = said.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(fault) if !said.use_stderr() => Failure::from(fault).report(),
+        _ => ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(Exit::Fault as u8)),
+    }
+}
+
+/// Runs a command that prints as things happen, until it ends or the reader of standard output is gone. Without that a
+/// command whose reader has gone, as `head` does, would run until the next thing happens.
+pub(crate) async fn while_read(stream: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let (gone, is_gone) = oneshot::channel();
+    // Not a thread of the runtime, which would wait for it at the end.
+    thread::spawn(move || {
+        if reader_goes() {
+            let _ = gone.send(());
+        }
+    });
+    tokio::select! {
+        ended = stream => ended,
+        Ok(()) = is_gone => Ok(()),
+    }
+}
+
+/// Blocks until the reader of standard output is gone. Returns false if that cannot be known.
+fn reader_goes() -> bool {
+    let out = io::stdout();
+    // Errors and the end of the other side are reported without being asked for.
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => return polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP),
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// The way in which a person wants to see things.
@@ -346,7 +408,7 @@ impl List {
         let columns: Vec<_> = shown.iter().map(|at| columns[*at]).collect();
         let (marks, rows): (Vec<_>, Vec<Vec<_>>) = rows
             .into_iter()
-            .map(|(mark, cells)| (mark, shown.iter().map(|at| clean(&cells[*at])).collect()))
+            .map(|(mark, cells)| (mark, shown.iter().map(|at| printable(&cells[*at])).collect()))
             .unzip();
         match view.format {
             Format::Csv => {
@@ -372,8 +434,9 @@ impl List {
 /// Returns a table for people.
 fn table(columns: &[Column], mut rows: Vec<Vec<String>>, marks: &[Mark], view: &View) -> String {
     for (cell, column) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(columns)) {
-        if column.kind == Kind::Money && cell.starts_with(|first: char| first.is_ascii_digit()) {
-            cell.insert(0, '$');
+        let amount = cell.strip_prefix('-').unwrap_or(cell);
+        if column.kind == Kind::Money && amount.starts_with(|first: char| first.is_ascii_digit()) {
+            cell.insert(cell.len() - amount.len(), '$');
         }
     }
     rows.insert(0, columns.iter().map(|column| column.name.to_owned()).collect());
@@ -461,30 +524,24 @@ impl Sheet {
     pub(crate) fn text(&self) -> String {
         match self.view.format {
             Format::Csv => {
-                let number = |value: &str| clean(value.strip_prefix('$').unwrap_or(value));
+                let number = |value: &str| printable(value.strip_prefix('$').unwrap_or(value));
                 let line = |(name, value, _): &(&str, String, Mark)| (name.replace(' ', "_"), number(value));
-                let (names, values) = self.lines.iter().map(line).unzip();
+                let (names, values): (Vec<String>, Vec<String>) = self.lines.iter().map(line).unzip();
                 return csv([names, values]);
             }
-            Format::Name => return self.lines.first().map(|(_, value, _)| clean(value)).unwrap_or_default(),
+            Format::Name => {
+                return self.lines.first().map(|(_, value, _)| printable(value)).unwrap_or_default();
+            }
             Format::Table | Format::Wide | Format::Json | Format::Yaml => {}
         }
         let mut table = plain();
         for (name, value, _) in &self.lines {
-            table.add_row([format!("{name}:"), clean(value)]);
+            table.add_row([format!("{name}:"), printable(value)]);
         }
         let marks = self.lines.iter().map(|(_, _, mark)| *mark);
         let painted = lines(&table).into_iter().zip(marks).map(|(line, mark)| self.view.paint(mark, line));
         painted.collect::<Vec<_>>().join("\n")
     }
-}
-
-/// Returns rows as RFC 4180 has them.
-fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
-    let written = rows.into_iter().try_for_each(|row| writer.write_record(row));
-    let bytes = written.ok().and_then(|()| writer.into_inner().ok()).unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_default().trim_end().to_owned()
 }
 
 fn plain() -> Table {
@@ -499,14 +556,10 @@ fn lines(table: &Table) -> Vec<String> {
     table.lines().map(line).collect()
 }
 
-/// Labels and descriptions are anyone's: they must not steer the terminal.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Format, List, Mark, SECOND, Sheet, View, money, number, prose, text};
+    use super::is_hidden;
+    use super::{Format, List, Mark, SECOND, Sheet, View, json_pretty, money, number, prose, text, yaml};
     use expect_test::expect;
 
     fn list(format: Format) -> String {
@@ -531,7 +584,7 @@ mod tests {
         expect![[r#"
             BID  STATE   LABELS
               7  OPEN    a=b
-             12  CLOSED  �[31mred"#]]
+             12  CLOSED  \u{1b}[31mred"#]]
         .assert_eq(&list(Format::Wide));
     }
 
@@ -540,9 +593,44 @@ mod tests {
         expect![[r#"
             bid,state,labels
             7,OPEN,a=b
-            12,CLOSED,�[31mred"#]]
+            12,CLOSED,\u{1b}[31mred"#]]
         .assert_eq(&list(Format::Csv));
         assert_eq!(list(Format::Name), "7\n12");
+    }
+
+    #[test]
+    fn no_format_prints_a_character_that_hides_or_turns_text() {
+        let hidden = ('\0'..=char::MAX).filter(|letter| is_hidden(*letter) && *letter != '\n');
+        let label: String = hidden.collect();
+        let message = std::collections::BTreeMap::from([(&label, &label)]);
+        let (json, yaml) = (json_pretty(&message).unwrap(), yaml(&message).unwrap());
+        let formats = [Format::Table, Format::Wide, Format::Csv, Format::Name].map(|format| {
+            let view = View::of(format, 0);
+            let mut list = List::new(&view, &[text("LABELS")]);
+            list.row([label.clone()]);
+            let mut sheet = Sheet::new(&view);
+            sheet.line("labels", &label);
+            format!("{}\n{}", list.or(""), sheet.text())
+        });
+        for shown in [&json, &yaml].into_iter().chain(&formats) {
+            assert_eq!(shown.chars().find(|letter| *letter != '\n' && is_hidden(*letter)), None);
+        }
+        let read: std::collections::BTreeMap<String, String> = serde_json::from_str(&json).unwrap();
+        assert_eq!(read[&label], label);
+        let label = "a\u{202e}\u{9b}b\u{e0041}".to_owned();
+        let text = super::yaml(&std::collections::BTreeMap::from([("label", &label)])).unwrap();
+        let read: std::collections::BTreeMap<String, String> = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(read["label"], label);
+    }
+
+    #[test]
+    fn a_label_is_no_formula_in_a_spreadsheet() {
+        let mut list = List::new(&View::of(Format::Csv, 0), &[text("LABELS"), money("PRICE")]);
+        list.row(["=HYPERLINK(1)=x".into(), "-2.50".into()]);
+        assert_eq!(list.or(""), "labels,price\n'=HYPERLINK(1)=x,-2.50");
+        let mut sheet = Sheet::new(&View::of(Format::Csv, 0));
+        sheet.line("labels", "@x=y").line("price", "$2.50");
+        assert_eq!(sheet.text(), "labels,price\n'@x=y,2.50");
     }
 
     #[test]
@@ -551,14 +639,16 @@ mod tests {
             let mut list = List::new(&View::of(format, 0), &[text("MARKET"), money("PRICE")]);
             list.row(["a/b".into(), "2.50".into()]);
             list.row(["c/d".into(), "-".into()]);
+            list.row(["e/f".into(), "-0.05".into()]);
             list.or("")
         };
         expect![[r#"
-            MARKET  PRICE
-            a/b     $2.50
-            c/d         -"#]]
+            MARKET   PRICE
+            a/b      $2.50
+            c/d          -
+            e/f     -$0.05"#]]
         .assert_eq(&shown(Format::Table));
-        assert_eq!(shown(Format::Csv), "market,price\na/b,2.50\nc/d,-");
+        assert_eq!(shown(Format::Csv), "market,price\na/b,2.50\nc/d,-\ne/f,-0.05");
     }
 
     #[test]

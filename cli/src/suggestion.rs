@@ -1,7 +1,7 @@
 //! "Did you mean": the known name that is nearest to one that no market or account has.
 
 use crate::config::{Connection, Context};
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use clap::ArgMatches;
 use kubebid_client::v1::{ListAccountsRequest, ListMarketsRequest};
 use kubebid_client::{Client, Code, Error};
@@ -56,7 +56,7 @@ pub(crate) async fn note_unknown_type(context: &Context, instance_type: &str) {
     }
     let meant =
         nearest(instance_type, &types).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-    eprintln!("note: no market is open for the instance type {instance_type}{meant}");
+    note(format_args!("note: no market is open for the instance type {instance_type}{meant}"));
 }
 
 async fn markets(client: &Client) -> Result<Vec<String>, Error> {

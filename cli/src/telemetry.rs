@@ -17,7 +17,9 @@ use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 /// Logs as `KUBEBID_LOG` says.
 pub(crate) fn log_to_stderr(default: &str) {
-    fmt().with_env_filter(filter(default)).with_ansi(stderr().is_terminal()).with_writer(stderr).init();
+    let logs = fmt().with_env_filter(filter(default)).with_ansi(stderr().is_terminal()).with_writer(stderr);
+    // A line that cannot be written would be reported on standard error, and end the thread that logs.
+    logs.log_internal_errors(false).init();
 }
 
 fn filter(default: &str) -> EnvFilter {
@@ -45,8 +47,8 @@ pub(crate) fn collect(default: &str, endpoint: Option<&str>) -> Result<Collected
     let to_collector = tracing_opentelemetry::layer()
         .with_tracer(provider.tracer("kubebid"))
         .with_filter(Targets::new().with_target(spans::TARGET, LevelFilter::DEBUG));
-    let to_stderr =
-        fmt::layer().with_ansi(stderr().is_terminal()).with_writer(stderr).with_filter(filter(default));
+    let to_stderr = fmt::layer().with_ansi(stderr().is_terminal()).with_writer(stderr);
+    let to_stderr = to_stderr.log_internal_errors(false).with_filter(filter(default));
     tracing_subscriber::registry().with(to_stderr).with(to_collector).init();
     global::set_text_map_propagator(TraceContextPropagator::new());
     Ok(Collected(Some(provider)))

@@ -1,7 +1,10 @@
 //! Spans and instants: `15m` and `2026-11-20T19:00:00Z` here, microseconds on the wire. The only place that asks
-//! for the time.
+//! for the time, and that knows time zones.
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use jiff::Timestamp;
+use jiff::civil;
+use jiff::fmt::temporal::DateTimePrinter;
+use jiff::tz::{Offset, TimeZone};
 use std::fmt;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -89,15 +92,27 @@ pub(crate) enum When {
     At(u64),
     Ago(Span),
     In(Span),
+    /// A date, or a date and a time, by the clocks of a time zone.
+    Local(civil::DateTime),
 }
 
 impl When {
-    /// Returns the instant in microseconds since the epoch.
+    /// Returns the instant in microseconds since the epoch. A date and a time without an offset are in UTC.
     pub(crate) fn at(self, now_us: u64) -> u64 {
+        self.at_in(now_us, &TimeZone::UTC)
+    }
+
+    /// Returns the instant, with dates and times by the clocks of a time zone. A day begins at its first instant. Of
+    /// an hour that the clocks have twice, the first one counts; of one that they leave out, the time after it.
+    pub(crate) fn at_in(self, now_us: u64, zone: &TimeZone) -> u64 {
         match self {
             When::At(at) => at,
             When::Ago(Span(span)) => now_us.saturating_sub(span),
             When::In(Span(span)) => now_us.saturating_add(span),
+            When::Local(local) => {
+                let at = zone.to_ambiguous_timestamp(local).compatible();
+                at.map_or(0, |at| u64::try_from(at.as_microsecond()).unwrap_or(0))
+            }
         }
     }
 }
@@ -106,7 +121,10 @@ impl FromStr for When {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || "not an instant: write 2026-11-20T19:00:00Z, -2h, +15m or @MICROSECONDS".to_owned();
+        let bad = || {
+            "not an instant: write 2026-11-20T19:00:00Z, 2026-11-20, 2026-11-20T19:00, -2h, +15m or @MICROSECONDS"
+                .to_owned()
+        };
         if let Some(span) = text.strip_prefix('-') {
             return span.parse().map(When::Ago).map_err(|_| bad());
         }
@@ -116,16 +134,43 @@ impl FromStr for When {
         if let Some(micros) = text.strip_prefix('@') {
             return micros.parse().map(When::At).map_err(|_| bad());
         }
-        let at = DateTime::parse_from_rfc3339(text).map_err(|_| bad())?;
-        u64::try_from(at.timestamp_micros()).map(When::At).map_err(|_| "before the epoch".to_owned())
+        if let Ok(at) = text.parse::<Timestamp>() {
+            let at = u64::try_from(at.as_microsecond());
+            return at.map(When::At).map_err(|_| "before the epoch".to_owned());
+        }
+        // A time zone's name in brackets would be read and not be used.
+        let local: civil::DateTime =
+            if text.contains('[') { None } else { text.parse().ok() }.ok_or_else(bad)?;
+        if local.year() < 1970 { Err("before the epoch".to_owned()) } else { Ok(When::Local(local)) }
     }
+}
+
+/// Reads the name of a time zone.
+pub(crate) fn time_zone(name: &str) -> Result<TimeZone, String> {
+    let bad = |_| "not a time zone: write an IANA name, as in UTC, Europe/Berlin or Asia/Kolkata".to_owned();
+    if name.eq_ignore_ascii_case("utc") { Ok(TimeZone::UTC) } else { TimeZone::get(name).map_err(bad) }
 }
 
 /// Writes an instant as in `2026-11-20T19:00:00Z`, with as many decimals as it takes.
 pub(crate) fn rfc3339(at_us: u64) -> String {
-    match i64::try_from(at_us).ok().and_then(DateTime::<Utc>::from_timestamp_micros) {
-        Some(at) => at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
-        None => format!("@{at_us}"),
+    rfc3339_in(at_us, &TimeZone::UTC)
+}
+
+/// Writes an instant by the clocks of a time zone, as in `2026-11-20T20:00:00+01:00`.
+pub(crate) fn rfc3339_in(at_us: u64, zone: &TimeZone) -> String {
+    let at = i64::try_from(at_us).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
+    let Some(at) = at else { return format!("@{at_us}") };
+    let decimals = match at_us % SECOND {
+        0 => 0,
+        micros if micros % 1_000 == 0 => 3,
+        _ => 6,
+    };
+    let printer = DateTimePrinter::new().precision(Some(decimals));
+    let offset = zone.to_offset(at);
+    if offset == Offset::UTC {
+        printer.timestamp_to_string(&at)
+    } else {
+        printer.timestamp_with_offset_to_string(&at, offset)
     }
 }
 
@@ -151,7 +196,7 @@ pub(crate) fn relative(at_us: u64, now_us: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SECOND, Span, When, relative, rfc3339};
+    use super::{SECOND, Span, When, relative, rfc3339, rfc3339_in, time_zone};
 
     #[test]
     fn spans_are_read_with_their_units() {
@@ -214,9 +259,59 @@ mod tests {
         ] {
             assert_eq!(text.parse::<When>().map(|when| when.at(now)), Ok(at), "{text}");
         }
-        for text in ["", "now", "1969-12-31T00:00:00Z", "-", "@-1", "yesterday"] {
+        for text in [
+            "",
+            "now",
+            "1969-12-31T00:00:00Z",
+            "1969-12-31",
+            "-",
+            "@-1",
+            "yesterday",
+            "2026-13-01",
+            "2026-11-20[Europe/Berlin]",
+        ] {
             assert!(text.parse::<When>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_date_begins_at_the_first_instant_that_the_clocks_of_the_time_zone_have() {
+        for (text, zone, at) in [
+            ("2026-12-01", "UTC", "2026-12-01T00:00:00Z"),
+            ("2026-12-01", "utc", "2026-12-01T00:00:00Z"),
+            ("2026-12-01", "Asia/Kolkata", "2026-11-30T18:30:00Z"),
+            ("2026-12-01", "Asia/Kathmandu", "2026-11-30T18:15:00Z"),
+            ("2026-12-01", "America/St_Johns", "2026-12-01T03:30:00Z"),
+            ("2026-07-01", "America/St_Johns", "2026-07-01T02:30:00Z"),
+            ("2026-12-01T06:30", "Europe/Berlin", "2026-12-01T05:30:00Z"),
+            // Midnight is left out in spring.
+            ("2026-04-24", "Africa/Cairo", "2026-04-23T22:00:00Z"),
+            // The hour from 2 to 3 comes twice in autumn, and never in spring.
+            ("2026-10-25T02:30", "Europe/Berlin", "2026-10-25T00:30:00Z"),
+            ("2026-03-29T02:30", "Europe/Berlin", "2026-03-29T01:30:00Z"),
+            // Half an hour comes twice.
+            ("2026-04-05T01:45", "Australia/Lord_Howe", "2026-04-04T14:45:00Z"),
+            ("2026-12-01T00:00:00Z", "Asia/Kolkata", "2026-12-01T00:00:00Z"),
+        ] {
+            let when: When = text.parse().unwrap();
+            assert_eq!(rfc3339(when.at_in(0, &time_zone(zone).unwrap())), at, "{text} in {zone}");
+        }
+        for name in ["", "Europe", "Berlin", "+01:00", "Mars/Phobos"] {
+            assert!(time_zone(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn instants_are_written_by_the_clocks_of_a_time_zone() {
+        let at = 1_795_201_200 * SECOND;
+        for (zone, text) in [
+            ("UTC", "2026-11-20T19:00:00Z"),
+            ("Asia/Kathmandu", "2026-11-21T00:45:00+05:45"),
+            ("America/St_Johns", "2026-11-20T15:30:00-03:30"),
+        ] {
+            assert_eq!(rfc3339_in(at, &time_zone(zone).unwrap()), text);
+        }
+        assert_eq!(rfc3339(at + 500_000), "2026-11-20T19:00:00.500Z");
     }
 
     #[test]

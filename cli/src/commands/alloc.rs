@@ -4,15 +4,19 @@ use crate::args::{Key, Limit, Pair, Quiet, Whose, its_number, map, states, word}
 use crate::commands::node_data;
 use crate::config::Context;
 use crate::failure::{Exit, Failure};
-use crate::output::{List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, text, usd};
+use crate::output::{
+    List, Mark, Sheet, View, dollars, money, number, or_dash, pairs, text, usd, write_bytes,
+};
 use clap::{Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::allocation::State;
+use kubebid_client::v1::notice::Reason;
 use kubebid_client::v1::{
     Allocation, GetAllocationRequest, ListAllocationsRequest, NodeAccess, Notice, ReleaseAllocationRequest,
     ReportReadyRequest,
 };
-use std::io::{self, IsTerminal as _, Write as _};
+use kubebid_report::text::is_hidden;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a file with access data. The engine accepts 4 KiB, as it encodes them.
@@ -191,15 +195,16 @@ impl Alloc {
                     Failure::new(Exit::NotFound, format!("allocation {allocation} has no node config"))
                         .next("its tenant gives it with kubebid bid place --node-config")
                 })?;
-                // A tenant's bytes could be commands for the terminal.
-                let is_plain = |byte: &u8| !byte.is_ascii_control() || [b'\n', b'\r', b'\t'].contains(byte);
-                if io::stdout().is_terminal() && !config.iter().all(is_plain) {
+                // A tenant's bytes could be commands for the terminal, or hide what they say.
+                let is_plain = |letter: char| !is_hidden(letter) || ['\n', '\r', '\t'].contains(&letter);
+                let is_text = str::from_utf8(&config).is_ok_and(|text| text.chars().all(is_plain));
+                if io::stdout().is_terminal() && !is_text {
                     return Err(Failure::usage(
                         "the node config is no plain text, and is not shown on a terminal",
                     )
                     .next(format!("write it to a file: kubebid alloc node-config {allocation} > config")));
                 }
-                Ok(io::stdout().lock().write_all(&config)?)
+                write_bytes(&config)
             }
             Alloc::Release(Command { allocation, key }) => {
                 let request = ReleaseAllocationRequest { client_key: key.key, allocation };
@@ -295,7 +300,7 @@ fn sheet(allocation: &Allocation, view: &View) -> String {
         .line("unit", &allocation.unit)
         .line("provider", &allocation.provider)
         .line("state", state(allocation))
-        .line("price", format!("{} per node-hour", usd(Some(allocation.price_micros))))
+        .line("price", price(allocation))
         .some("max", allocation.ceiling_micros.map(|micros| usd(Some(micros))))
         .line("allocated", view.when(allocation.allocated_at_us))
         .some("to be ready by", when(allocation.start_by_us))
@@ -322,6 +327,19 @@ fn sheet(allocation: &Allocation, view: &View) -> String {
         );
     }
     sheet.text()
+}
+
+/// Returns the price of a node. Under notice it is frozen, or does not rise (R8).
+fn price(allocation: &Allocation) -> String {
+    let price = format!("{} per node-hour", usd(Some(allocation.price_micros)));
+    let notice = allocation.notice.as_ref().filter(|_| allocation.ended_at_us.is_none());
+    match notice.map(Notice::reason) {
+        None => price,
+        Some(Reason::Outbid) => format!("{price}, frozen until the notice ends"),
+        Some(Reason::CapacityWithdrawn | Reason::ReserveRaised | Reason::Unspecified) => {
+            format!("{price}, which does not rise until the notice ends")
+        }
+    }
 }
 
 fn read_access(path: &Path) -> Result<NodeAccess, Failure> {
@@ -418,7 +436,7 @@ mod tests {
             unit:             h100-8x/eu-west:moon#4
             provider:         moon
             state:            ACTIVE
-            price:            $2.00 per node-hour
+            price:            $2.00 per node-hour, frozen until the notice ends
             max:              $2.00
             allocated:        2026-11-20T18:47:32Z (16m40s ago)
             ready:            2026-11-20T18:49:11Z (15m1s ago)

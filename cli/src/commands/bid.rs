@@ -1,6 +1,7 @@
 //! `kubebid bid`
 
 mod place;
+mod regroup;
 mod show;
 mod wait;
 
@@ -52,15 +53,26 @@ Examples:
     /// Change the ceiling of a bid, how many nodes it wants, or both
     #[command(after_help = "\
 A new ceiling and more nodes give the bid a new place among those of the same ceiling. A ceiling
-cannot be lowered while a node of the bid is protected.
+cannot be lowered while a node of the bid is protected, nor for the market's minimum runtime after it was
+raised while a node of the bid was under notice: `kubebid bid show` says until when.
 
 Examples:
   kubebid bid amend 12 --max 2.90        stay, when a notice asks for it
   kubebid bid amend 12 --nodes 2         give up what it still searches for")]
     Amend(Amend),
+    /// Give back all nodes of a bid that has a minimum, and let it wait for its minimum again
+    #[command(after_help = "\
+For a bid with --min-nodes above 1 that lost some of its nodes, and that is worth nothing with the rest.
+It keeps its place among bids of the same ceiling. Its nodes and claims end at once, and are billed as
+for `kubebid bid cancel --release`.
+
+Examples:
+  kubebid bid regroup 12")]
+    Regroup(regroup::Regroup),
     /// End the search of a bid, and its nodes or not
     #[command(after_help = "\
-One of --keep and --release is needed. A bid whose search is over can still be cancelled with --release.
+One of --keep, --release and --regroup is needed. A bid whose search is over can still be cancelled with
+--release.
 
 A node that is given back without a notice is billed for at least the minimum charge of its market.
 Each claim of the bid is given up in both cases, and is billed for the minimum charge:
@@ -68,7 +80,8 @@ see `kubebid market show MARKET`.
 
 Examples:
   kubebid bid cancel 12 --keep           stop searching, keep what it holds until outbid
-  kubebid bid cancel 12 --release        give back its nodes too, at once")]
+  kubebid bid cancel 12 --release        give back its nodes too, at once
+  kubebid bid cancel 12 --regroup        give back its nodes, and search again: as kubebid bid regroup 12")]
     #[command(visible_alias = "rm")]
     Cancel(Cancel),
 }
@@ -146,11 +159,14 @@ pub(crate) struct Cancel {
     #[arg(value_parser = its_number)]
     bid: u64,
     /// Its nodes stay, and are billed, until outbid or released
-    #[arg(long, conflicts_with = "release")]
+    #[arg(long, conflicts_with_all = ["release", "regroup"])]
     keep: bool,
     /// Its nodes end at once
-    #[arg(long)]
+    #[arg(long, conflicts_with = "regroup")]
     release: bool,
+    /// Its nodes end at once, and it waits for its minimum again
+    #[arg(long)]
+    regroup: bool,
     #[command(flatten)]
     key: Key,
 }
@@ -166,6 +182,7 @@ impl Bid {
                 context.out.answer(&answer, |view| show::sheet(&answer.bid.clone().unwrap_or_default(), view))
             }
             Bid::Amend(amend) => amend.run(context).await,
+            Bid::Regroup(regroup) => regroup.run(context).await,
             Bid::Cancel(cancel) => cancel.run(context).await,
         }
     }
@@ -265,7 +282,9 @@ impl Amend {
                 let bid = place::outcome(context, bid, answer.seq).await;
                 context
                     .out
-                    .answer(&answer, |_| show::done("amended", self.bid, answer.repeated, bid.as_ref()))
+                    .answer(&answer, |_| show::done("amended", self.bid, answer.repeated, bid.as_ref()))?;
+                place::note_own_nodes(context, bid.as_ref(), answer.seq).await;
+                Ok(())
             }
             Err(error) => {
                 let known = context.client.get_bid(GetBidRequest { bid, min_seq: 0 }).await;
@@ -280,10 +299,11 @@ impl Amend {
 impl Cancel {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let bid = self.bid;
-        let mode = match (self.keep, self.release) {
-            (true, _) => Mode::Keep,
-            (false, true) => Mode::Release,
-            (false, false) => return Err(keep_or_release(context, bid).await?),
+        let mode = match (self.keep, self.release, self.regroup) {
+            (true, ..) => Mode::Keep,
+            (false, true, _) => Mode::Release,
+            (false, false, true) => return regroup::Regroup { bid, key: self.key }.run(context).await,
+            (false, false, false) => return Err(keep_or_release(context, bid).await?),
         };
         let request = CancelBidRequest { client_key: self.key.key, bid, mode: mode.into() };
         let answer = match context.client.cancel_bid(request).await {
@@ -321,6 +341,6 @@ async fn keep_or_release(context: &Context, number: u64) -> Result<Failure, Erro
         0 => "no node yet".to_owned(),
         nodes => plural(nodes, "node"),
     };
-    Ok(Failure::usage(format!("bid {number} holds {nodes}: say --keep or --release"))
-        .next("--keep ends its search alone: its nodes stay, and are billed, until outbid; --release gives them back at once"))
+    Ok(Failure::usage(format!("bid {number} holds {nodes}: say --keep, --release or --regroup"))
+        .next("--keep ends its search alone: its nodes stay, and are billed, until outbid; --release gives them back at once; --regroup does too, and searches again"))
 }

@@ -4,8 +4,9 @@ use crate::args::{Limit, Pair, Period, Whose, its_number, map};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::output::{Column, List, Sheet, View, money, number, or_dash, pairs, text};
-use crate::time::Span;
+use crate::time::{Span, rfc3339_in};
 use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
 use kubebid_client::Dollars;
 use kubebid_client::v1::get_statement_response::Sums;
 use kubebid_client::v1::{
@@ -16,6 +17,9 @@ use kubebid_client::v1::{
 pub(crate) enum Charges {
     /// List charges, oldest first; what running nodes have accrued so far comes last
     #[command(after_help = "\
+--from and --to choose charges by the time at which they were made; each is whole. What a period
+has cost is in charges statement.
+
 Examples:
   kubebid charges list --from -24h
   kubebid charges list --bid 12 -o json      with the price of every hour
@@ -24,8 +28,13 @@ Examples:
     List(ListArgs),
     /// The sums of an account over a period
     #[command(after_help = "\
+A node that runs across an end of the period is cut there: adjacent periods add up to the
+whole. The figures of a closed period never change; what is corrected later is taken from
+the period in which it is corrected.
+
 Examples:
-  kubebid charges statement --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z
+  kubebid charges statement --from 2026-11-01 --to 2026-12-01
+  kubebid charges statement --from 2026-11-01 --to 2026-12-01 --time-zone Asia/Kolkata
   kubebid charges statement --by-label team
   kubebid --as admin charges statement --all-accounts -o csv")]
     Statement(Statement),
@@ -81,7 +90,7 @@ impl Charges {
         let Context { client, out } = context;
         match self {
             Charges::List(args) => {
-                let (from_us, to_us) = args.period.bounds();
+                let (from_us, to_us) = args.period.bounds()?;
                 let request = ListChargesRequest {
                     from_us,
                     to_us,
@@ -100,22 +109,23 @@ impl Charges {
                 Ok(())
             }
             Charges::Statement(args) => {
-                let (from_us, to_us) = args.period.bounds();
+                let (from_us, to_us) = args.period.bounds()?;
                 let by_label = args.by_label.clone();
                 let account = args.whose.account();
+                let zone = args.period.time_zone;
                 let request = GetStatementRequest {
                     from_us,
                     to_us,
                     labels: map(args.label),
                     by_label: args.by_label,
                     account: account.clone().filter(|name| !name.is_empty()),
-                    min_seq: 0,
+                    ..Default::default()
                 };
                 if account.is_some_and(|name| name.is_empty()) {
                     return of_all_accounts(context, request).await;
                 }
-                let answer = client.get_statement(request).await?;
-                out.answer(&answer, |view| statement(&answer, &by_label, view))
+                let answer = client.all(request).await?;
+                out.answer(&answer, |view| statement(&answer, &by_label, &zone, view))
             }
         }
     }
@@ -166,22 +176,21 @@ async fn of_all_accounts(context: &Context, request: GetStatementRequest) -> Res
     let mut statements = Vec::new();
     for account in client.all(ListAccountsRequest::default()).await?.accounts {
         let request = GetStatementRequest { account: Some(account.name), ..request.clone() };
-        statements.push(client.get_statement(request).await?);
+        statements.push(client.all(request).await?);
     }
     out.answer(&statements, |view| {
         let columns: Vec<_> = [text("ACCOUNT")].into_iter().chain(sums()).collect();
         let mut list = List::new(view, &columns);
         for answer in &statements {
-            let (charged, accrued) = (answer.charged.unwrap_or_default(), answer.accrued.unwrap_or_default());
-            let cells = [answer.account.clone()].into_iter().chain(sum(&charged, &accrued));
-            list.row(cells.collect::<Vec<_>>());
+            let sums = sum(&answer.charged, &answer.accrued, &answer.corrected);
+            list.row([answer.account.clone()].into_iter().chain(sums).collect::<Vec<_>>());
         }
         list.or("no accounts")
     })
 }
 
 /// The columns of sums.
-fn sums() -> [Column; 6] {
+fn sums() -> [Column; 8] {
     [
         money("DEBIT"),
         money("CREDIT"),
@@ -189,39 +198,51 @@ fn sums() -> [Column; 6] {
         number("NODE TIME"),
         money("ACCRUED DEBIT"),
         money("ACCRUED CREDIT"),
+        money("CORRECTED DEBIT").wide(),
+        money("CORRECTED CREDIT").wide(),
     ]
 }
 
-fn sum(charged: &Sums, accrued: &Sums) -> [String; 6] {
+/// Returns the cells of sums. What was charged is less what is corrected, so that the periods of a year add up to it.
+fn sum(charged: &Option<Sums>, accrued: &Option<Sums>, corrected: &Option<Sums>) -> [String; 8] {
+    let [charged, accrued, corrected] = [charged, accrued, corrected].map(|sums| sums.unwrap_or_default());
+    let time = i128::from(charged.node_time_us) - i128::from(corrected.node_time_us);
+    let span = Span(u64::try_from(time.unsigned_abs()).unwrap_or(u64::MAX));
     [
-        Dollars(charged.debit_micros).to_string(),
-        Dollars(charged.credit_micros).to_string(),
-        Dollars(charged.fee_micros).to_string(),
-        Span(charged.node_time_us).to_string(),
+        less(charged.debit_micros, corrected.debit_micros),
+        less(charged.credit_micros, corrected.credit_micros),
+        less(charged.fee_micros, corrected.fee_micros),
+        format!("{}{span}", if time < 0 { "-" } else { "" }),
         Dollars(accrued.debit_micros).to_string(),
         Dollars(accrued.credit_micros).to_string(),
+        Dollars(corrected.debit_micros).to_string(),
+        Dollars(corrected.credit_micros).to_string(),
     ]
 }
 
-fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> String {
+/// Returns a difference of amounts, which may be below 0.
+fn less(amount: u64, taken: u64) -> String {
+    let sign = if taken > amount { "-" } else { "" };
+    format!("{sign}{}", Dollars(amount.abs_diff(taken)))
+}
+
+fn statement(answer: &GetStatementResponse, by_label: &str, zone: &TimeZone, view: &View) -> String {
     let mut sheet = Sheet::new(view);
+    let when = |at_us| if *zone == TimeZone::UTC { view.when(at_us) } else { rfc3339_in(at_us, zone) };
     sheet
         .line("account", &answer.account)
-        .line(
-            "from",
-            if answer.from_us == 0 { "the beginning".to_owned() } else { view.when(answer.from_us) },
-        )
-        .line("to", view.when(answer.to_us));
+        .line("from", if answer.from_us == 0 { "the beginning".to_owned() } else { when(answer.from_us) })
+        .line("to", when(answer.to_us))
+        .line("closed", if answer.closed { "yes" } else { "no" });
     let split = !by_label.is_empty();
     let mut columns = vec![text("MARKET")];
     columns.extend(split.then(|| text("LABEL")));
     columns.extend(sums());
     let mut list = List::new(view, &columns);
-    let mut row = |market: &str, value: String, charged: &Option<Sums>, accrued: &Option<Sums>| {
-        let (charged, accrued) = (charged.unwrap_or_default(), accrued.unwrap_or_default());
+    let mut row = |market: &str, value: String, sums: [String; 8]| {
         let mut cells = vec![market.to_owned()];
         cells.extend(split.then_some(value));
-        cells.extend(sum(&charged, &accrued));
+        cells.extend(sums);
         list.row(cells);
     };
     for line in &answer.lines {
@@ -229,8 +250,8 @@ fn statement(answer: &GetStatementResponse, by_label: &str, view: &View) -> Stri
             (Some(value), label) => format!("{label}={value}"),
             (None, _) => "-".to_owned(),
         };
-        row(&line.market, value, &line.charged, &line.accrued);
+        row(&line.market, value, sum(&line.charged, &line.accrued, &line.corrected));
     }
-    row("all", "-".to_owned(), &answer.charged, &answer.accrued);
+    row("all", "-".to_owned(), sum(&answer.charged, &answer.accrued, &answer.corrected));
     view.around(list.or(""), |list| format!("{}\n\n{list}", sheet.text()))
 }

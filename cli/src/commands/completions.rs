@@ -1,9 +1,9 @@
 //! `kubebid completions`
 
 use crate::failure::Failure;
+use crate::output::write_bytes;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
-use std::io::Write as _;
 
 /// Print completions for a shell
 #[derive(Args)]
@@ -21,6 +21,6 @@ impl Completions {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::Cli::command(), "kubebid", &mut script);
-        Ok(std::io::stdout().lock().write_all(&script)?)
+        write_bytes(&script)
     }
 }

@@ -3,11 +3,12 @@
 use crate::args::{Limit, Pair, Period, its_number, map};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, clean, dollars, text, usd};
+use crate::output::{List, View, dollars, text, usd};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use kubebid_client::v1::{Event, EventFilter, ListEventsRequest};
 use kubebid_core::EventKind;
+use kubebid_report::text::printable;
 use serde_json::Value;
 
 #[derive(Subcommand)]
@@ -77,7 +78,7 @@ impl Filter {
 impl Events {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
         let Events::List(args) = self;
-        let (from_us, to_us) = args.period.bounds();
+        let (from_us, to_us) = args.period.bounds()?;
         let filter = Some(args.filter.of());
         let newest_first = args.newest_first;
         let request = ListEventsRequest { from_us, to_us, filter, newest_first, ..Default::default() };
@@ -120,7 +121,7 @@ fn line(event: &Event, view: &View) -> String {
     for (name, value) in fields {
         line.push_str(&format!("  {name}={value}"));
     }
-    clean(&line)
+    printable(&line)
 }
 
 /// Returns the kind of an event, and its fields as the JSON has them, in dollars and UTC.

@@ -3,10 +3,11 @@
 use crate::args::its_number;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, clean, dollars, money, number, or_dash, prose, text};
+use crate::output::{List, View, dollars, money, number, or_dash, prose, text};
 use clap::Subcommand;
 use kubebid_client::v1::explain_request::Subject;
 use kubebid_client::v1::{ExplainRequest, ExplainResponse};
+use kubebid_report::text::printable;
 
 #[derive(Subcommand)]
 pub(crate) enum Explain {
@@ -45,9 +46,9 @@ fn explanation(answer: &ExplainResponse, view: &View) -> String {
         steps.row([step.seq.to_string(), view.brief(step.at_us), step.rule.clone(), step.text.clone()]);
     }
     view.around(steps.or(""), |steps| {
-        let mut said = clean(&answer.summary);
+        let mut said = printable(&answer.summary);
         if !answer.rule.is_empty() {
-            said.push_str(&format!(" ({})", clean(&answer.rule)));
+            said.push_str(&format!(" ({})", printable(&answer.rule)));
         }
         let obstacles = obstacles(answer, view);
         for table in [obstacles.as_str(), steps].into_iter().filter(|table| !table.is_empty()) {

@@ -1,7 +1,7 @@
 //! `kubebid login`
 
 use crate::config::{Connection, ProfileFile, overriding_variables};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, note};
 use crate::profile::Profile;
 use clap::Args;
 use console::Term;
@@ -95,9 +95,9 @@ fn context_of(profile: &Profile, endpoint: &str) -> Option<String> {
 /// Says which variables count before the context that the profile names.
 pub(super) fn warn_of_variables() {
     for name in overriding_variables() {
-        eprintln!(
+        note(format_args!(
             "note: {name} is set and counts before the profile; to work with this context: unset {name}"
-        );
+        ));
     }
 }
 

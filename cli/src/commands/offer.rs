@@ -4,11 +4,11 @@ use crate::args::{Key, Limit, Whose};
 use crate::config::Context;
 use crate::failure::Failure;
 use crate::output::{List, Sheet, View, money, number, or_dash, plural, text, usd};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use kubebid_client::Dollars;
 use kubebid_client::v1::{
     GetOfferRequest, GetOfferResponse, ListOffersRequest, Offer as PrintDetail, PutOfferRequest,
-    ReportUnitLostRequest, WithdrawUnitRequest,
+    ReportUnitLostRequest, ResumeUnitsRequest, WithdrawUnitRequest, resume_units_request::Units,
 };
 
 #[derive(Subcommand)]
@@ -38,6 +38,30 @@ Examples:
 Examples:
   kubebid --as provider offer unit-lost h100-8x/eu-west:moon#4")]
     UnitLost(Unit),
+    /// Make resting units free again, after somebody has looked at their machines
+    #[command(after_help = "\
+A unit rests after a node on it was not reported ready in time. No bid gets it until it is resumed;
+`kubebid offer show MARKET` shows which units rest. A new offer resumes none.
+
+Examples:
+  kubebid --as provider offer resume h100-8x/eu-west:moon#4
+  kubebid --as provider offer resume --all --market h100-8x/eu-west")]
+    Resume(Resume),
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("units").required(true).args(["unit", "all"]))]
+pub(crate) struct Resume {
+    /// The unit, as in h100-8x/eu-west:moon#4
+    unit: Option<String>,
+    /// All resting units of one's offer in --market
+    #[arg(long, requires = "market")]
+    all: bool,
+    /// The market of --all, as in h100-8x/eu-west
+    #[arg(long, requires = "all")]
+    market: Option<String>,
+    #[command(flatten)]
+    key: Key,
 }
 
 #[derive(Args)]
@@ -127,6 +151,18 @@ impl Offer {
                 let answer = client.report_unit_lost(request).await?;
                 out.answer(&answer, |_| format!("{unit} is lost"))
             }
+            Offer::Resume(Resume { unit, market, key, all: _ }) => {
+                let (units, done) = match (unit, market) {
+                    (Some(unit), _) => (Units::Unit(unit.clone()), format!("{unit} is free")),
+                    (None, market) => {
+                        let market = market.unwrap_or_default();
+                        (Units::Market(market.clone()), format!("no unit rests in {market}"))
+                    }
+                };
+                let request = ResumeUnitsRequest { client_key: key.key, units: Some(units) };
+                let answer = client.resume_units(request).await?;
+                out.answer(&answer, |_| done)
+            }
         }
     }
 }
@@ -143,6 +179,7 @@ fn list(offers: &[PrintDetail], view: &View) -> String {
             number("ALLOCATED"),
             number("NOTICE"),
             number("LEAVING"),
+            number("RESTING"),
             text("PUT").wide(),
         ],
     );
@@ -156,6 +193,7 @@ fn list(offers: &[PrintDetail], view: &View) -> String {
             offer.allocated.to_string(),
             offer.notice.to_string(),
             offer.leaving.to_string(),
+            offer.resting.to_string(),
             view.brief(offer.put_at_us),
         ]);
     }
@@ -173,8 +211,8 @@ fn show(answer: &GetOfferResponse, view: &View) -> String {
         .line(
             "units",
             format!(
-                "{} free, {} allocated, {} under notice, {} leaving",
-                offer.free, offer.allocated, offer.notice, offer.leaving
+                "{} free, {} allocated, {} under notice, {} leaving, {} resting",
+                offer.free, offer.allocated, offer.notice, offer.leaving, offer.resting
             ),
         )
         .line("put", view.when(offer.put_at_us));
@@ -187,5 +225,12 @@ fn show(answer: &GetOfferResponse, view: &View) -> String {
             Dollars(unit.reserve_micros).to_string(),
         ]);
     }
-    view.around(sheet.text(), |sheet| format!("{sheet}\n\n{}", units.or("no units")))
+    let resume = match offer.resting {
+        0 => String::new(),
+        1.. => format!(
+            "\n\nAfter a look at the machines that rest: kubebid offer resume --all --market {}",
+            offer.market
+        ),
+    };
+    view.around(sheet.text(), |sheet| format!("{sheet}\n\n{}{resume}", units.or("no units")))
 }

@@ -6,7 +6,7 @@ mod live;
 use crate::commands::market;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, Sheet, View, dollars, money, number, text, usd};
+use crate::output::{List, Sheet, View, dollars, money, number, text, usd, while_read};
 use crate::suggestion;
 use crate::time::SECOND;
 use clap::{Args, Subcommand};
@@ -67,7 +67,8 @@ impl Price {
             return history.run(context).await;
         }
         if self.watch {
-            return live::run(context, self.market.as_deref(), self.instance_type.as_deref()).await;
+            let prices = live::run(context, self.market.as_deref(), self.instance_type.as_deref());
+            return while_read(prices).await;
         }
         if self.market.is_none() && self.instance_type.is_none() {
             if self.nodes.is_some() {
@@ -127,6 +128,7 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
             number("ALLOCATED").wide(),
             number("NOTICE").wide(),
             number("CLAIMED").wide(),
+            number("RESTING").wide(),
             text("AS OF").wide(),
         ],
     );
@@ -147,6 +149,7 @@ fn list(prices: &[MarketPrice], view: &View) -> String {
             supply.allocated.to_string(),
             supply.notice.to_string(),
             supply.claimed.to_string(),
+            supply.resting.to_string(),
             view.brief(price.at_us),
         ]);
     }
@@ -222,8 +225,8 @@ pub(crate) fn numbers(sheet: &mut Sheet, price: &MarketPrice) {
         .line(
             "units",
             format!(
-                "{}: {} free, {} allocated, {} under notice ({} claimed)",
-                supply.total, supply.free, supply.allocated, supply.notice, supply.claimed
+                "{}: {} free, {} allocated, {} under notice ({} claimed), {} resting",
+                supply.total, supply.free, supply.allocated, supply.notice, supply.claimed, supply.resting
             ),
         );
 }

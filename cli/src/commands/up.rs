@@ -1,13 +1,13 @@
 //! `kubebid up`: the engine on its embedded store and a small living market, in one process.
 
 use crate::commands::local;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, note};
 use crate::output::write_line;
 use crate::profile::{self, LOCAL, Profile};
 use crate::telemetry;
 use clap::Args;
 use kubebid_client::Client;
-use kubebid_client::v1::GetAccountRequest;
+use kubebid_client::v1::{GetAccountRequest, ListMarketsRequest, Market};
 use kubebid_engine::api::ApiOptions;
 use kubebid_engine::auth::bootstrap_admin;
 use kubebid_engine::runtime::clock::Clock;
@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -104,6 +105,18 @@ impl Up {
         let people = people(&admin, admin_token, &endpoint, &profile).await?;
         setup::revoke_tokens(&admin, MAKER).await?;
         let participants = if self.quiet { None } else { Some(participants(&admin, &endpoint).await?) };
+        let mut life = pin!(async {
+            match participants {
+                Some(participants) => demo::run(setup::markets(), participants, 1).await,
+                None => std::future::pending().await,
+            }
+        });
+        if !self.quiet {
+            tokio::select! {
+                () = &mut life => {}
+                () = first_prices(&admin) => {}
+            }
+        }
         // The market is up for whoever reads the profile, and may be stopped from then on.
         let signal = local::stop_signal();
         write_profile(profile, &profile_path, &endpoint, &people).map_err(at)?;
@@ -111,17 +124,11 @@ impl Up {
         if self.open {
             open_page(&page_link(&endpoint, &people[PLAYED]));
         }
-        let life = async {
-            match participants {
-                Some(participants) => demo::run(setup::markets(), participants, 1).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = life => {}
             () = signal => {}
         }
-        eprintln!("stopping; the next `kubebid up` goes on from here");
+        note("stopping; the next `kubebid up` goes on from here");
         let _ = stop.send(());
         let served = serving.await.map_err(|error| local::fault(&error))?;
         served.map_err(|error| local::fault(&error))
@@ -262,6 +269,23 @@ async fn participants(admin: &Client, endpoint: &str) -> Result<Clients, Failure
 }
 
 /// Returns the usual profile and its path, or that of the folder if the usual one has a context `local` of another engine.
+/// Waits until every market has a reference price, so that who reads the prices sees some. On a busy machine it waits
+/// for ten seconds at most.
+async fn first_prices(admin: &Client) {
+    let has_price =
+        |market: &Market| market.price.as_ref().is_some_and(|price| price.reference_price_micros.is_some());
+    let priced = async {
+        loop {
+            let answer = admin.all(ListMarketsRequest::default()).await;
+            if answer.is_ok_and(|answer| answer.markets.iter().all(has_price)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(10), priced).await;
+}
+
 fn profile_of(endpoint: &str, folder: &Path) -> (Profile, PathBuf) {
     let is_ours = |profile: &Profile| profile.contexts.get(LOCAL).is_none_or(|it| it.endpoint == endpoint);
     let usual = profile::default_path().and_then(|path| match Profile::read(&path) {
@@ -285,7 +309,9 @@ fn write_profile(
     (local.endpoint, local.default) = (endpoint.to_owned(), Some(PLAYED.to_owned()));
     local.tokens.extend(people.clone());
     if let Some(before) = profile.current.replace(LOCAL.to_owned()).filter(|before| before != LOCAL) {
-        eprintln!("note: the context is `{LOCAL}` now; back to the one before: kubebid context use {before}");
+        note(format_args!(
+            "note: the context is `{LOCAL}` now; back to the one before: kubebid context use {before}"
+        ));
     }
     profile.write(path)
 }
@@ -301,6 +327,8 @@ fn open_page(link: &str) {
     let mut opening = Command::new(opener);
     opening.arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Err(error) = opening.spawn() {
-        eprintln!("the browser cannot be opened ({opener}: {error}); open the link of {PLAYED} yourself");
+        note(format_args!(
+            "the browser cannot be opened ({opener}: {error}); open the link of {PLAYED} yourself"
+        ));
     }
 }

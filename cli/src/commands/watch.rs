@@ -4,9 +4,10 @@ use crate::commands::event::{self, Filter};
 use crate::commands::price::cells;
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, clean, money, text, usd};
+use crate::output::{List, View, money, text, usd, while_read};
 use clap::{Args, Subcommand};
 use kubebid_client::v1::{PricePoint, WatchPricesRequest};
+use kubebid_report::text::printable;
 
 #[derive(Subcommand)]
 pub(crate) enum Watch {
@@ -61,8 +62,8 @@ pub(crate) struct Prices {
 impl Watch {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Watch::Events(events) => events.run(context).await,
-            Watch::Prices(prices) => prices.run(context).await,
+            Watch::Events(events) => while_read(events.run(context)).await,
+            Watch::Prices(prices) => while_read(prices.run(context)).await,
         }
     }
 }
@@ -136,5 +137,5 @@ fn point(point: &PricePoint, view: &View) -> String {
             point.index
         ));
     }
-    clean(&line)
+    printable(&line)
 }

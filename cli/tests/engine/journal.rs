@@ -47,7 +47,7 @@ async fn an_exported_journal_plays_as_it_was_lived() {
         kinds.extend(events.iter().map(|event| event["event"].as_str().expect("a kind").to_owned()));
         assert_eq!(as_told(&answer["events"]), Value::from(events), "command {seq}");
     }
-    assert_eq!(kinds.len(), 21, "something of each kind is to happen: {kinds:?}");
+    assert_eq!(kinds.len(), 23, "something of each kind is to happen: {kinds:?}");
 
     let end = played.last().expect("an answer");
     assert_eq!(end["markets"], markets(&admin, seq).await);
@@ -176,6 +176,8 @@ fn as_played(event: v1::Event) -> Value {
         Kind::UnitAdded(e) => ("UnitAdded", json!({"unit": e.unit, "reserve": e.reserve_micros})),
         Kind::UnitLeaving(e) => ("UnitLeaving", json!({"unit": e.unit})),
         Kind::UnitBack(e) => ("UnitBack", json!({"unit": e.unit})),
+        Kind::UnitResting(e) => ("UnitResting", json!({"unit": e.unit})),
+        Kind::UnitResumed(e) => ("UnitResumed", json!({"unit": e.unit})),
         Kind::UnitRemoved(e) => ("UnitRemoved", json!({"unit": e.unit})),
         Kind::BidPlaced(e) => {
             let markets = e.instance_type.is_none().then_some(e.markets);
@@ -245,6 +247,7 @@ async fn markets(admin: &Client, min_seq: u64) -> Value {
             "allocated": supply.allocated,
             "notice": supply.notice,
             "claimed": supply.claimed,
+            "resting": supply.resting,
         });
         (market.market, joined(numbers(price.numbers.expect("numbers")), units))
     };

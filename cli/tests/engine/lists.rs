@@ -11,13 +11,13 @@ use std::process::{Child, Command, Stdio};
 const MARKET: &str = "h100-8x/eu-west";
 
 /// The tool of one account.
-struct Tool {
-    endpoint: String,
-    token: String,
+pub(crate) struct Tool {
+    pub(crate) endpoint: String,
+    pub(crate) token: String,
 }
 
 impl Tool {
-    fn command(&self, arguments: &str) -> Command {
+    pub(crate) fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new(binary());
         command.args(["--endpoint", &self.endpoint, "--token", &self.token]);
         command.args(arguments.split_whitespace());
@@ -25,20 +25,20 @@ impl Tool {
     }
 
     /// Returns the exit code, what it printed, and what it said about it.
-    fn run(&self, arguments: &str) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, arguments: &str) -> (Option<i32>, String, String) {
         let done = self.command(arguments).output().expect("the tool runs");
         let [printed, said] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).expect("text"));
         (done.status.code(), printed, said)
     }
 
-    fn prints(&self, arguments: &str) -> String {
+    pub(crate) fn prints(&self, arguments: &str) -> String {
         let (code, printed, said) = self.run(arguments);
         assert_eq!(code, Some(0), "{arguments}: {said}");
         printed.trim_end().to_owned()
     }
 
     /// Fails with this code, and says all of this.
-    fn fails(&self, arguments: &str, exit: i32, texts: &[&str]) {
+    pub(crate) fn fails(&self, arguments: &str, exit: i32, texts: &[&str]) {
         let (code, _, said) = self.run(arguments);
         assert_eq!(code, Some(exit), "{arguments}: {said}");
         for text in texts {
@@ -83,7 +83,7 @@ async fn lists_show_what_is_live_and_all_of_it_where_asked() {
     assert_eq!(tenant.prints("bid list --all -o name"), format!("{holding}\n{searching}\n{over}"));
     assert_eq!(tenant.prints("bid list --state closed -o name"), format!("{holding}\n{over}"));
 
-    let mode = format!("bid {holding} holds 1 node: say --keep or --release");
+    let mode = format!("bid {holding} holds 1 node: say --keep, --release or --regroup");
     tenant.fails(&format!("bid cancel {holding}"), 2, &[&mode, "are billed, until outbid"]);
     let release = format!("give back its nodes: kubebid bid cancel {holding} --release");
     tenant.fails(&format!("bid cancel {holding} --keep"), 3, &["CLOSED", &release]);

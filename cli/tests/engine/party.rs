@@ -122,6 +122,13 @@ impl Party {
                 .report_unit_lost(v1::ReportUnitLostRequest { unit, ..Default::default() })
                 .await
                 .map(drop),
+            2 => {
+                let units = Some(v1::resume_units_request::Units::Market(market.into()));
+                self.client
+                    .resume_units(v1::ResumeUnitsRequest { units, ..Default::default() })
+                    .await
+                    .map(drop)
+            }
             _ => {
                 let offer = v1::PutOfferRequest {
                     client_key: String::new(),

@@ -28,7 +28,8 @@ fn an_engine_on_postgres_comes_to_the_same_as_the_exchange_in_process() {
 }
 
 fn jobs(extract: &str) -> Vec<Job> {
-    read_demand(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces").join(extract)).expect("an extract")
+    read_demand(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces").join(extract), None)
+        .expect("an extract")
 }
 
 /// Both, and what they come to.

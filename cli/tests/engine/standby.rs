@@ -296,8 +296,7 @@ async fn who_stops_in_order_hands_over_at_once_to_one_of_those_who_wait() {
     for engine in &waiting {
         until("it waits", || matches!(state(engine), State::Follows(_))).await;
         assert_eq!(engine.ops("/livez").unwrap().0, 200);
-        let (_, metrics) = engine.ops("/metrics").unwrap();
-        assert!(metrics.contains("\nkubebid_leading 0\n"), "{metrics}");
+        until("its metrics say so", || has_metric(engine, "kubebid_leading 0")).await;
         let (status, problem) = engine.rest("/v1/markets", &token);
         assert!(status == 503 && problem.contains("\"code\":\"NOT_LEADING\""), "{problem}");
     }
@@ -313,7 +312,11 @@ async fn who_stops_in_order_hands_over_at_once_to_one_of_those_who_wait() {
     run(&["--endpoint", &all, "--token", &token, "market", "list"]);
     assert_eq!(waiting.iter().filter(|engine| state(engine) == State::Leads).count(), 1);
     let leading = waiting.iter().find(|engine| state(engine) == State::Leads).unwrap();
-    assert!(leading.ops("/metrics").unwrap().1.contains("\nkubebid_leading 1\n"));
+    until("its metrics say so", || has_metric(leading, "kubebid_leading 1")).await;
+}
+
+fn has_metric(engine: &Engine, line: &str) -> bool {
+    engine.ops("/metrics").is_some_and(|(_, metrics)| metrics.contains(&format!("\n{line}\n")))
 }
 
 #[tokio::test(flavor = "multi_thread")]

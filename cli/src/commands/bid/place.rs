@@ -1,11 +1,11 @@
 //! `kubebid bid place`
 
 use super::wait::Wait;
-use super::{Where, show};
+use super::{Where, regroup, show};
 use crate::args::{Key, NoPrice, Pair, Quiet, map, word};
 use crate::commands::{local, market, node_data};
 use crate::config::Context;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, note};
 use crate::suggestion;
 use crate::time::{Span, When, now_us};
 use clap::Args;
@@ -13,8 +13,12 @@ use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
 use kubebid_client::Dollars;
 use kubebid_client::v1::bid::UnfilledReason;
+use kubebid_client::v1::event::Kind;
 use kubebid_client::v1::place_bid_request::{OnPreemption, TimeInForce};
-use kubebid_client::v1::{Bid, GetBidRequest, ListMarketsRequest, Market, PlaceBidRequest};
+use kubebid_client::v1::{
+    Bid, EventFilter, GetAllocationRequest, GetBidRequest, ListEventsRequest, ListMarketsRequest, Market,
+    PlaceBidRequest,
+};
 use kubebid_client::{Code, CombinedQuote, Error, quoted};
 use kubebid_strategy::Strategy;
 use std::path::PathBuf;
@@ -29,8 +33,14 @@ A bid is a standing order: it takes up to --nodes nodes as they can be had, and 
 --max per node-hour. What it pays is the market price, which others set: see `kubebid price`.
 
 With --strategy the ceiling is 65 % (cost-optimized), 90 % (balanced) or 120 % (availability-optimized)
-of the reference price, the last two not below the floor, and never above --max; without a reference
-price it is --max. It is chosen once: nothing amends the bid later, as the operator does.
+of the reference price, the last two not below the floor, at least one tick, and never above --max;
+without a reference price it is --max. It is chosen once: nothing amends the bid later, as the operator
+does.
+
+With --regroup the program stays, and must stay running: it watches the bid and regroups it when a node
+is taken away (at the deadline of its notice, or when it is lost) and fewer live nodes and claims are
+left than --min-nodes. All its nodes then end, and it waits for its minimum again. Given again with the
+same --key, the command goes on watching the same bid.
 
 Examples:
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4
@@ -38,6 +48,7 @@ Examples:
   kubebid bid place --type h100-8x --max 3 --nodes 1 --ioc --label team=vision
   kubebid bid place --type h100-8x --max 4.50 --nodes 2 --strategy balanced
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 4 --wait=ready --wait-timeout 1h
+  kubebid bid place h100-8x/eu-west --max 2.50 --nodes 16 --min-nodes 16 --regroup after-deadline
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --node-config ~/.ssh/id_ed25519.pub
   kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 --key nightly-2026-11-20   do this once
   BID=$(kubebid bid place h100-8x/eu-west --max 2.50 --nodes 1 -q)                  its number, for scripts")]
@@ -74,6 +85,9 @@ pub(crate) struct Place {
     /// A file for the provider of the nodes, at most 16 KiB: an SSH key, cloud-init user data; - reads standard input
     #[arg(long, value_name = "FILE")]
     node_config: Option<PathBuf>,
+    /// Stay, and give back the rest of its nodes when one is taken away and fewer than --min-nodes are left
+    #[arg(long, value_enum, value_name = "WHEN", conflicts_with = "ioc")]
+    regroup: Option<regroup::When>,
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
@@ -86,6 +100,9 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) async fn run(self, context: &Context) -> Result<(), Failure> {
+        if self.regroup.is_some() {
+            regroup::check(self.min_nodes, self.nodes)?;
+        }
         let until = match (self.span, self.until) {
             (Some(span), _) => Some(When::In(span).at(now_us())),
             (None, Some(when)) => Some(when.at(now_us())),
@@ -118,11 +135,18 @@ impl Place {
             node_config,
         };
         match context.client.place_bid(request).await {
-            Ok(answer) if self.quiet.quiet => {
-                context.out.numbers([answer.bid])?;
-                self.wait.run(context, &answer, self.nodes).await
-            }
             Ok(answer) => {
+                let watch = match self.regroup {
+                    Some(regroup::When::AfterDeadline) => {
+                        Some(regroup::Watch::begin(context, answer.bid, answer.seq).await?)
+                    }
+                    None => None,
+                };
+                if self.quiet.quiet {
+                    context.out.numbers([answer.bid])?;
+                    self.wait.run(context, &answer, self.nodes).await?;
+                    return watched(watch).await;
+                }
                 let waited = self.wait.run(context, &answer, self.nodes).await;
                 // Ctrl-C once more, while no engine answers.
                 let bid = tokio::select! {
@@ -132,15 +156,47 @@ impl Place {
                 context
                     .out
                     .answer(&answer, |_| show::done("placed", answer.bid, answer.repeated, bid.as_ref()))?;
+                note_own_nodes(context, bid.as_ref(), answer.seq).await;
                 if let Some(bid) = bid
                     && bid.unfilled_reason() == UnfilledReason::NoMarket
                     && let Some(instance_type) = &bid.instance_type
                 {
                     suggestion::note_unknown_type(context, instance_type).await;
                 }
-                waited
+                waited?;
+                watched(watch).await
             }
             Err(error) => Err(off_tick(context, error, &self.place, Some(ceiling)).await),
+        }
+    }
+}
+
+/// Stays with a bid that is to be regrouped.
+async fn watched(watch: Option<regroup::Watch<'_>>) -> Result<(), Failure> {
+    match watch {
+        Some(watch) => watch.run().await,
+        None => Ok(()),
+    }
+}
+
+/// Says on standard error which nodes of the tenant's own lower bids a bid takes by a command: price is the only
+/// priority (R17).
+pub(super) async fn note_own_nodes(context: &Context, bid: Option<&Bid>, seq: u64) {
+    let Some(bid) = bid.filter(|bid| bid.claimed > 0).map(|bid| bid.bid) else { return };
+    let filter = EventFilter { kinds: vec!["claimed".to_owned()], bids: vec![bid], ..Default::default() };
+    let newest =
+        ListEventsRequest { filter: Some(filter), newest_first: true, min_seq: seq, ..Default::default() };
+    let Ok(answer) = context.client.list_events(newest).await else { return };
+    for event in answer.events.iter().filter(|event| event.seq == seq) {
+        let Some(Kind::Claimed(claimed)) = &event.kind else { continue };
+        // Only the holder of a node is told its number.
+        let Some(allocation) = claimed.allocation.filter(|_| claimed.bid == Some(bid)) else { continue };
+        let request = GetAllocationRequest { allocation, min_seq: seq };
+        let node = context.client.get_allocation(request).await.ok().and_then(|answer| answer.allocation);
+        if let Some(own) = node.and_then(|node| node.bid) {
+            note(format_args!(
+                "note: it takes node {allocation} of your own bid {own}, whose ceiling is lower, when the notice ends"
+            ));
         }
     }
 }
@@ -167,7 +223,8 @@ async fn chosen(
     let Some(CombinedQuote { quote, .. }) = quoted(&markets) else { return Ok(max) };
     match strategy.ceiling_micros(max.0, &quote) {
         0 => Err(Failure::usage(format!(
-            "{strategy} bids nothing: --max or the reference price is below one tick"
+            "--max is below the tick of the markets, {} dollars: nothing can be bid",
+            Dollars(quote.tick_micros)
         ))),
         ceiling => Ok(Dollars(ceiling)),
     }

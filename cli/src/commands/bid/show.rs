@@ -60,6 +60,7 @@ pub(super) fn sheet(bid: &Bid, view: &View) -> String {
         .line("tenant", &bid.tenant)
         .line("where", place(bid))
         .line("max", format!("{} per node-hour", usd(Some(bid.ceiling_micros))))
+        .some("not lowered before", bid.ceiling_locked_until_us.map(|until| view.when(until)))
         .line("nodes wanted", nodes)
         .line("state", bid.state().as_str_name())
         .some("closed because", bid.close_reason.map(|_| bid.close_reason().as_str_name()))

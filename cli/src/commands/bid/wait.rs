@@ -2,7 +2,7 @@
 
 use crate::commands::local;
 use crate::config::Context;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, note};
 use crate::time::Span;
 use clap::{Args, ValueEnum};
 use kubebid_client::v1::allocation::State as AllocationState;
@@ -92,7 +92,7 @@ impl Wait {
                     .next(format!("it goes on searching; see why: kubebid explain bid {bid}")));
             }
             if said != Some(nodes) {
-                eprintln!("bid {bid}: {nodes} of {wanted} nodes {word}");
+                note(format_args!("bid {bid}: {nodes} of {wanted} nodes {word}"));
                 said = Some(nodes);
             }
             sleep(POLL).await;

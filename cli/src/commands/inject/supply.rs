@@ -4,7 +4,7 @@ use super::{price, seen_from};
 use crate::args::its_number;
 use crate::commands::local::{progress_bar, stop_signal};
 use crate::config::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, note};
 use crate::output::{List, Sheet, View, number, text};
 use crate::time::{Span, rfc3339};
 use clap::{ArgGroup, Args};
@@ -133,7 +133,9 @@ async fn lose(context: &Context, request: InjectLossRequest, back: Back, tool: &
         text
     })?;
     let Some((duration, stopped)) = back_in else { return Ok(()) };
-    eprintln!("putting it back in {duration}; Ctrl-C does so now. Should this command be killed: {by_hand}");
+    note(format_args!(
+        "putting it back in {duration}; Ctrl-C does so now. Should this command be killed: {by_hand}"
+    ));
     wait(duration, stopped).await;
     for undo in undo {
         let still_gone = |failure: Failure| failure.next(format!("units are still gone: {by_hand}"));

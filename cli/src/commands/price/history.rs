@@ -31,7 +31,7 @@ pub(crate) struct History {
 
 impl History {
     pub(super) async fn run(self, context: &Context) -> Result<(), Failure> {
-        let (from_us, to_us) = self.period.bounds();
+        let (from_us, to_us) = self.period.bounds()?;
         let bar_us = self.bar.map_or(0, |Span(span)| span);
         let request =
             ListPriceHistoryRequest { market: self.market, from_us, to_us, bar_us, ..Default::default() };
