@@ -1,4 +1,4 @@
-// Calls the REST API. Commands carry a key, and are repeated with it until their answer is known.
+// Calls the REST API.
 
 import { session } from './session.js';
 
@@ -49,11 +49,11 @@ export async function request(method, path, body, key, signal) {
     response = await fetch(path, {
       method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store',
     });
+    if (response.ok) return await response.json();
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Problem({ code: 'UNREACHABLE', detail: 'the engine cannot be reached' });
   }
-  if (response.ok) return response.json();
   throw await problemOf(response);
 }
 
@@ -76,34 +76,10 @@ export function refusal(body) {
 }
 
 const PASSING = new Set(['UNREACHABLE', 'UNAVAILABLE', 'NOT_LEADING', 'BUSY', 'NOT_YET']);
-const WAITS_MS = [200, 500, 1000, 2000, 4000];
 
 /** Returns true if the same request may get an answer later. @param {unknown} error */
 export function isPassing(error) {
   return error instanceof Problem && PASSING.has(error.code);
-}
-
-/**
- * Sends a command. If its answer is lost it is sent again with the same key, so that it is done once.
- * @param {string} method
- * @param {string} path
- * @param {any} body
- */
-export async function command(method, path, body) {
-  const key = newKey();
-  for (const wait of WAITS_MS) {
-    try {
-      return await request(method, path, body, key);
-    } catch (error) {
-      if (!isPassing(error)) throw error;
-      await new Promise((resolve) => setTimeout(resolve, wait));
-    }
-  }
-  return request(method, path, body, key);
-}
-
-function newKey() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 /**

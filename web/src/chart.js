@@ -1,7 +1,8 @@
 // Draws charts as SVG: a line of prices, the depth of a market, bars of money.
 
+import { MINUTE_US, axisTimes, isSameDay } from './calendar.js';
 import { fill, h, setAttribute, setText, svg } from './dom.js';
-import { day, dollars, longTime, shortTime } from './format.js';
+import { axisTime, day, dollars, longTime, shortTime } from './format.js';
 
 const MARGIN = { top: 12, right: 12, bottom: 26, left: 58 };
 
@@ -32,28 +33,6 @@ const [WHOLE, CENTS, FINE] = [0, 2, 4].map((digits) => new Intl.NumberFormat('en
 /** Writes the label of an axis of money. @param {number} micros @param {number} step */
 function axisDollars(micros, step) {
   return `$${(step % 1e6 === 0 ? WHOLE : step >= 1e4 ? CENTS : FINE).format(micros / 1e6)}`;
-}
-
-const STEPS_S = [1, 5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
-
-/**
- * Returns the times that an axis shows, at round local times.
- * @param {number} from @param {number} to @param {number} about
- */
-function timeTicks(from, to, about) {
-  const span = (to - from) / 1e6;
-  const step = STEPS_S.find((seconds) => span / seconds <= about) ?? 604800;
-  const zone = new Date(from / 1000).getTimezoneOffset() * 60;
-  const found = [];
-  for (let s = Math.ceil((from / 1e6 - zone) / step) * step + zone; s * 1e6 <= to; s += step) found.push(s * 1e6);
-  return { found, step };
-}
-
-/** @param {number} us @param {number} step in seconds */
-function timeLabel(us, step) {
-  if (step >= 86_400) return day(us);
-  const clock = step < 60 ? longTime(us) : shortTime(us);
-  return step >= 10_800 && clock.startsWith('00:00') ? day(us) : clock;
 }
 
 /**
@@ -112,12 +91,13 @@ export function priceChart(name) {
     const y = (/** @type {number} */ value) => scale(value, [low, high], [height - MARGIN.bottom, MARGIN.top]);
     const prices = ticks(low, high, 5);
     const step = prices.length > 1 ? prices[1] - prices[0] : 1e6;
-    const times = timeTicks(data.from, data.to, width / 72);
+    const times = axisTimes(data.from, data.to, width / 72);
+    const isFine = times.length > 1 && times[1].at - times[0].at < MINUTE_US;
     const parts = [
       ...grid(prices, y, (value) => axisDollars(value, step), width),
-      ...times.found.flatMap((time) => [
-        svg('line', { class: 'grid faint', x1: at(x(time, width)), x2: at(x(time, width)), y1: MARGIN.top, y2: height - MARGIN.bottom }),
-        svg('text', { class: 'tick', x: at(Math.min(x(time, width), width - 20)), y: height - 8, 'text-anchor': 'middle' }, timeLabel(time, times.step)),
+      ...times.flatMap((time) => [
+        svg('line', { class: 'grid faint', x1: at(x(time.at, width)), x2: at(x(time.at, width)), y1: MARGIN.top, y2: height - MARGIN.bottom }),
+        svg('text', { class: 'tick', x: at(Math.min(x(time.at, width), width - 20)), y: height - 8, 'text-anchor': 'middle' }, time.isDate ? day(time.at) : axisTime(time.at, isFine)),
       ]),
     ];
     let top = '';
@@ -194,13 +174,10 @@ export function priceChart(name) {
   };
 }
 
-/** @param {Bar} bar */
-function timeRange(bar) {
-  const seconds = (bar.end - bar.start) / 1e6;
-  const step = seconds >= 86_400 ? 86_400 : seconds < 60 ? 1 : 60;
-  const date = new Date(bar.start / 1000);
-  const isToday = date.toDateString() === new Date().toDateString();
-  return `${isToday ? '' : `${day(bar.start)}, `}${timeLabel(bar.start, step)}–${timeLabel(bar.end, step)}`;
+/** Says from when to when a bar is, and its day if that is not today. @param {Bar} bar */
+function timeRange({ start, end }) {
+  const write = end - start < MINUTE_US ? longTime : shortTime;
+  return `${isSameDay(start, Date.now() * 1000) ? '' : `${day(start)}, `}${write(start)}–${write(end)}`;
 }
 
 /** A chart of how many nodes are wanted and offered at each price. */

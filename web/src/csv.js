@@ -18,6 +18,7 @@ export function csv(charges) {
 
 /** Writes a cell. A text that a spreadsheet would take for a formula gets an apostrophe. @param {string} value */
 function cell(value) {
-  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  const isFormula = /^\s*[=+\-@＝＋－＠]/.test(value) && !/^-?\d+(\.\d+)?$/.test(value);
+  const text = isFormula || /^[\t\r\n]/.test(value) ? `'${value}` : value;
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }

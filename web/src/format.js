@@ -1,5 +1,6 @@
 // Writes money and times as a person reads them, and the exact value beside.
 
+import { isRepeated, isSameDay } from './calendar.js';
 import { h } from './dom.js';
 
 /** A price or an amount in micro-dollars. @typedef {string | number | bigint} Micros */
@@ -27,8 +28,9 @@ export function dollars(micros, rounding = 'nearest') {
 /** Returns the exact amount as a number in dollars, as a form or a file takes it. @param {Micros} micros */
 export function plainDollars(micros) {
   const value = BigInt(micros);
-  const decimals = (value % MICROS).toString().padStart(6, '0').replace(/0{1,4}$/, '');
-  return `${value / MICROS}.${decimals}`;
+  const size = value < 0n ? -value : value;
+  const decimals = (size % MICROS).toString().padStart(6, '0').replace(/0{1,4}$/, '');
+  return `${value < 0n ? '-' : ''}${size / MICROS}.${decimals}`;
 }
 
 /** Returns the exact amount. @param {Micros} micros @param {string} [unit] */
@@ -78,6 +80,8 @@ export function span(microseconds) {
 
 const TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
 const SHORT_TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
+const ZONED_TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', timeZoneName: 'short' });
+const ZONED_SHORT_TIME = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23', timeZoneName: 'short' });
 const DAY = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
 
 /** @param {Microseconds} us */
@@ -87,19 +91,22 @@ function dateOf(us) {
 
 /** Returns an instant as a person reads it: the time, and the day if it is not today. @param {Microseconds} us */
 export function instant(us) {
-  const date = dateOf(us);
-  const today = new Date().toDateString() === date.toDateString();
-  return today ? longTime(us) : `${day(us)}, ${longTime(us)}`;
+  return isSameDay(Number(us), Date.now() * 1000) ? longTime(us) : `${day(us)}, ${longTime(us)}`;
 }
 
-/** @param {Microseconds} us */
+/** Returns a time of day with seconds, and with its zone if the clock shows it twice on that day. @param {Microseconds} us */
 export function longTime(us) {
-  return TIME.format(dateOf(us));
+  return (isRepeated(Number(us)) ? ZONED_TIME : TIME).format(dateOf(us));
 }
 
-/** @param {Microseconds} us */
+/** Returns a time of day, and its zone if the clock shows it twice on that day. @param {Microseconds} us */
 export function shortTime(us) {
-  return SHORT_TIME.format(dateOf(us));
+  return (isRepeated(Number(us)) ? ZONED_SHORT_TIME : SHORT_TIME).format(dateOf(us));
+}
+
+/** Returns a time of day as an axis has room for it. @param {Microseconds} us @param {boolean} hasSeconds */
+export function axisTime(us, hasSeconds) {
+  return (hasSeconds ? TIME : SHORT_TIME).format(dateOf(us));
 }
 
 /** @param {Microseconds} us */

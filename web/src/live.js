@@ -1,6 +1,7 @@
 // Holds what the page knows of the market, and keeps it current: lists first, then the stream of events.
 
 import { clock, credentials, list, request } from './api.js';
+import { HOUR_US } from './calendar.js';
 import { announce } from './dom.js';
 import { dollars, span } from './format.js';
 import { session } from './session.js';
@@ -22,7 +23,7 @@ const EVENTS_KEPT = 200;
 const HIDDEN_MS = 10_000;
 /** The kinds of events that are one's own. A market with many prices would push them out of a list of all. */
 const OWN_KINDS = ['bid_placed', 'bid_amended', 'bid_closed', 'allocated', 'ready', 'notice_started', 'notice_rescinded', 'claimed', 'claim_dropped',
-  'ended', 'charged', 'offer_put', 'unit_added', 'unit_leaving', 'unit_back', 'unit_removed', 'rejected', 'repeated'];
+  'ended', 'charged', 'offer_put', 'unit_added', 'unit_leaving', 'unit_back', 'unit_resting', 'unit_resumed', 'unit_removed', 'rejected', 'repeated'];
 
 export const live = {
   /** @type {Map<string, any>} */
@@ -162,7 +163,7 @@ async function readClock() {
     if (Math.abs(second - Date.now() * 1000) > 2_000_000) clock.set(second + 500_000);
     return;
   }
-  const from = String((Date.now() + 3_600_000) * 1000);
+  const from = String(Date.now() * 1000 + HOUR_US);
   const before = Date.now();
   const statement = await request('GET', `/v1/statement?from_us=${from}`);
   clock.set(Number(statement.to_us) + (Date.now() - before) * 500);

@@ -1,5 +1,6 @@
 // Starts the page: reads the token, finds out whose it is, and shows the view that the address names.
 
+import { addressOf, tokenOf } from './address.js';
 import { Problem, onEnd } from './api.js';
 import { announce, h } from './dom.js';
 import { identify } from './identify.js';
@@ -12,6 +13,7 @@ import { marketView } from './views/market.js';
 import { marketsView } from './views/markets.js';
 import { moneyView } from './views/money.js';
 import { nodesView } from './views/nodes.js';
+import { closedView, noView } from './views/none.js';
 import { offersView } from './views/offers.js';
 
 /** @typedef {{title: string, root: Element, update?: (topics: Set<import('./live.js').Topic>) => void, begin?: () => void, close?: () => void}} View */
@@ -22,18 +24,23 @@ let view = null;
 
 /** Returns the view of an address. @param {string} hash @returns {View} */
 function viewOf(hash) {
-  const parts = hash.replace(/^#\/?/, '').split('/').map(decodeURIComponent);
+  const { view: named, market } = addressOf(hash);
   const person = session.person;
-  switch (parts[0]) {
+  switch (named) {
+    case 'markets': return marketsView();
+    case 'market': return market ? marketView(market) : noView();
     case 'login': return loginView(logIn);
-    case 'market': if (parts.length === 3) return marketView(`${parts[1]}/${parts[2]}`); break;
-    case 'nodes': if (person?.tenant) return nodesView(parts[1]); break;
-    case 'money': if (person?.tenant || person?.provider) return moneyView(); break;
-    case 'offers': if (person?.provider) return offersView(); break;
-    case 'admin': if (person?.admin) return adminView(); break;
-    default:
+    case 'nodes': return person?.tenant ? nodesView(market) : closedView(!person);
+    case 'money': return person?.tenant || person?.provider ? moneyView() : closedView(!person);
+    case 'offers': return person?.provider ? offersView() : closedView(!person);
+    case 'admin': return person?.admin ? adminView() : closedView(!person);
+    default: return noView();
   }
-  return marketsView();
+}
+
+/** Returns the address to begin with. */
+function home() {
+  return session.person?.tenant && !session.person.admin ? '#/nodes' : '#/markets';
 }
 
 /** Shows the view of the address. @param {boolean} moved the person asked for it, so the focus follows */
@@ -59,7 +66,7 @@ function show(moved) {
 async function logIn(token) {
   keep(token);
   await begin();
-  if (session.person) location.hash = session.person.tenant && !session.person.admin ? '#/nodes' : '#/markets';
+  if (session.person) location.hash = home();
 }
 
 function logOut() {
@@ -108,24 +115,30 @@ listen((topics) => {
   view?.update?.(topics);
 });
 window.addEventListener('hashchange', () => {
-  if (location.hash.startsWith('#token=')) {
-    restore();
-    begin().then(() => { location.hash = '#/nodes'; }, () => {});
+  if (tokenOf(location.hash) === null) {
+    show(true);
     return;
   }
-  if (!location.hash.startsWith('#/')) return;
-  show(true);
+  restore();
+  // The address has no fragment now: one that is set is another, so that its view is shown.
+  begin().then(() => { location.hash = home(); }, () => show(true));
 });
+// What a second click of a double click meets was not there when the person began, such as the button of a dialog that the first opened.
+document.addEventListener('click', (event) => {
+  if (event.detail < 2 || !(event.target instanceof Element) || !event.target.closest('button')) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}, { capture: true });
 document.getElementById('skip')?.addEventListener('click', (event) => {
   event.preventDefault();
   main.focus();
 });
 
-const first = location.hash.startsWith('#token=');
+const first = tokenOf(location.hash) !== null;
 restore();
 main.replaceChildren(h('p', { class: 'empty' }, 'Connecting…'));
 drawShell(logOut);
 begin().then(() => {
-  if (first && !location.hash && session.person?.tenant && !session.person.admin) history.replaceState(null, '', '#/nodes');
+  if (first && !location.hash && session.person) history.replaceState(null, '', home());
   show(false);
 }, () => show(false));

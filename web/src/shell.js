@@ -1,5 +1,6 @@
 // Draws what surrounds every view: navigation, connection, who is logged in.
 
+import { addressOf } from './address.js';
 import { fill, h, setAttribute, setText } from './dom.js';
 import { isFollowed, live } from './live.js';
 import { plural, span } from './format.js';
@@ -14,7 +15,7 @@ const STALE_MS = 7000;
 /** @param {() => void} logOut */
 export function drawShell(logOut) {
   const person = session.person;
-  const here = location.hash.replace(/^#\/?/, '').split('/')[0] || 'markets';
+  const here = addressOf(location.hash).view;
   const link = (/** @type {string} */ name, /** @type {string} */ text) => {
     const current = name === here || (name === 'markets' && here === 'market');
     return h('a', { href: `#/${name}`, 'aria-current': current ? 'page' : undefined }, text);

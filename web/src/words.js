@@ -19,6 +19,7 @@ const ENDS = {
   CAPACITY_WITHDRAWN: 'taken back by the provider',
   RESERVE_RAISED: 'the provider asks for more than your ceiling',
   RELEASED: 'released',
+  REGROUPED: 'its bid was regrouped',
   UNIT_LOST: 'the machine was lost',
   START_TIMEOUT: 'never reported ready',
   CLAIM_DROPPED: 'a claim was given up',
@@ -29,15 +30,17 @@ const CLOSES = { EXPIRED: 'its time is over', IOC: 'it took what there was', CAN
 
 /** @type {Record<string, string>} */
 const REFUSALS = {
-  PROTECTED: 'A node of this bid is protected. The ceiling can be lowered when its protection ends.',
+  PROTECTED: 'The ceiling cannot be lowered yet: a node of this bid is protected, or the ceiling was raised while a node had a notice.',
   BELOW_HELD: 'The bid holds more nodes than that. Release nodes first.',
   BAD_NODES: '“At least at once” must be between 1 and “Nodes”.',
   BELOW_RESERVE: 'The ceiling is below the reserve of a node that the bid holds.',
   ENDED: 'The node has ended already.',
   CLOSED: 'The bid is closed already.',
+  NOT_A_GANG: 'Only a bid that waits for several nodes at once is regrouped.',
+  NOT_RESTING: 'The unit does not rest.',
   MARKET_CLOSED: 'The market is closed: it takes no new bids and no more units.',
   FORBIDDEN: 'Your token does not allow this.',
-  UNREACHABLE: 'The engine cannot be reached. Nothing is known to have changed; try again.',
+  UNREACHABLE: 'The engine cannot be reached. Try again: what you asked for is done once.',
 };
 
 /** The labels of the forms for the fields of the API. @type {Record<string, string>} */
@@ -119,6 +122,8 @@ export function eventInWords(event) {
   if (event.unit_added) return `Unit ${event.unit_added.unit} is on offer`;
   if (event.unit_leaving) return `Unit ${event.unit_leaving.unit} leaves when its notice ends`;
   if (event.unit_back) return `Unit ${event.unit_back.unit} stays`;
+  if (event.unit_resting) return `Unit ${event.unit_resting.unit} rests: its node was not ready in time`;
+  if (event.unit_resumed) return `Unit ${event.unit_resumed.unit} was resumed`;
   if (event.unit_removed) return `Unit ${event.unit_removed.unit} is off the market`;
   if (event.rejected) return `A command was refused: ${event.rejected.reason.toLowerCase().replaceAll('_', ' ')}`;
   if (event.repeated) return `A command came again, and was done once`;

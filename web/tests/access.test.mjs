@@ -32,6 +32,11 @@ const VIEWS = [
   ['admin', '#/admin', (page) => page.getByRole('rowheader', { name: 'acme' }).first()],
   ['admin', '#/admin', (page) => page.getByRole('dialog'), (page) => page.getByRole('button', { name: 'New token' }).click()],
   ['admin', '#/admin', (page) => page.getByRole('dialog'), (page) => page.getByRole('button', { name: /^Rules/ }).first().click()],
+  ['tenant', '#/nodes', (page) => page.getByRole('button', { name: 'Another like it' }), async (page) => {
+    await page.getByLabel('At most, $ per node-hour').fill('1');
+    await page.getByRole('button', { name: 'Place bid' }).click();
+  }],
+  ['tenant', '#/none', (page) => page.getByText('The address names none.')],
   ['stranger', '#/login', (page) => page.getByLabel('Token')],
 ];
 

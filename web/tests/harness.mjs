@@ -152,6 +152,15 @@ export async function live(page) {
   await page.locator('body[data-connection="live"]').waitFor();
 }
 
+/** Waits until an element has the focus. @param {import('playwright-core').Locator} wanted */
+export async function focused(wanted) {
+  const giveUp = Date.now() + PATIENCE;
+  while (!(await wanted.evaluate((element) => element === document.activeElement))) {
+    if (Date.now() > giveUp) throw new Error(`${wanted} never has the focus`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
 /**
  * Presses Tab until the element with this role and name has the focus.
  * @param {import('playwright-core').Page} page @param {import('playwright-core').Locator} wanted

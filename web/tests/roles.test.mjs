@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { Engine, live, openWindow, startBrowser } from './harness.mjs';
+import { Engine, focused, live, openWindow, startBrowser } from './harness.mjs';
 
 const MARKET = 'h100-8x/eu-west';
 
@@ -116,8 +116,8 @@ test('a provider offers units, reports a node ready, asks for more, and withdraw
   await unit.getByText('Held, to be started').waitFor();
   await unit.getByRole('button', { name: 'Report ready' }).click();
   await unit.getByText('Held', { exact: true }).waitFor();
-  assert.ok(await unit.getByRole('button', { name: 'Access' }).evaluate((element) => element === document.activeElement),
-    'the focus goes to the next button when its own is gone');
+  // The focus goes to the next button when its own is gone.
+  await focused(unit.getByRole('button', { name: 'Access' }));
 
   await page.getByRole('button', { name: 'Change the offer in' }).click();
   await dialog.getByLabel('Reserve, $ per node-hour').fill('6');
@@ -132,6 +132,32 @@ test('a provider offers units, reports a node ready, asks for more, and withdraw
   await other.waitFor({ state: 'detached' });
   await page.getByRole('link', { name: 'Money' }).click();
   await page.getByText('Earning now').waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('a provider sees that units rest, and resumes one and then all of them', async () => {
+  const market = 'a100-8x/resting';
+  await engine.call(engine.admin, 'POST', '/v1/markets', { market, rules: { start_timeout_us: '300000', min_charge_us: '0' } });
+  const [provider, tenant] = [await engine.person('tin', 'PROVIDER'), await engine.person('blue', 'TENANT')];
+  await engine.call(provider.token, 'PUT', `/v1/markets/${market}/offer`, { capacity: 3, reserve_micros: '4000000' });
+  // Nobody reports a node ready, so that every unit that the bid gets rests.
+  const bid = await engine.bid(tenant, market, 5, 3);
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(provider.link);
+  await live(page);
+  await page.getByRole('link', { name: 'Offers' }).click();
+  await page.getByText('on offer, 3 of them resting').waitFor();
+  await engine.call(tenant.token, 'POST', `/v1/bids/${bid}/cancel`, { mode: 'RELEASE' });
+  const unit = page.getByRole('row').filter({ hasText: `${market}:tin#1` });
+  await unit.getByText('Rests: its node was not ready in time').waitFor();
+  await unit.getByRole('button', { name: 'Resume' }).click();
+  await unit.getByText('Free', { exact: true }).waitFor();
+  assert.equal(await unit.getByRole('button', { name: 'Resume' }).count(), 0);
+  await page.getByRole('button', { name: 'Resume all, units in' }).click();
+  await page.getByText('Rests:').first().waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: market }).first().click();
+  await page.getByText('3 free').waitFor();
   assert.deepEqual(faults, []);
   await context.close();
 });

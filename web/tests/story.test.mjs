@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
-import { Engine, live, openWindow, startBrowser, tabTo } from './harness.mjs';
+import { Engine, focused, live, openWindow, startBrowser, tabTo } from './harness.mjs';
 
 const MARKET = 'h100-8x/eu-west';
 
@@ -115,8 +115,8 @@ test('the same story works with the keyboard alone', async () => {
   await tabTo(page, nodeRow(page).getByRole('button', { name: 'Report ready' }));
   await keys.press('Enter');
   await nodeRow(page).getByText('Running').waitFor();
-  assert.ok(await nodeRow(page).getByRole('button', { name: 'Release' }).evaluate((element) => element === document.activeElement),
-    'the focus goes to the next button when its own is gone');
+  // The focus goes to the next button when its own is gone.
+  await focused(nodeRow(page).getByRole('button', { name: 'Release' }));
 
   const bid = await engine.bid(rival, market, 20, 2);
   await tabTo(page, nodeRow(page).getByRole('button', { name: /^Raise to/ }));
@@ -136,12 +136,12 @@ test('the same story works with the keyboard alone', async () => {
   await page.getByRole('dialog').waitFor();
   await keys.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
-  assert.ok(await page.getByRole('button', { name: /^Cancel, bid/ }).evaluate((element) => element === document.activeElement),
-    'the focus is back where the dialog was opened');
+  // The focus is back where the dialog was opened.
+  await focused(page.getByRole('button', { name: /^Cancel, bid/ }));
   await tabTo(page, page.getByRole('link', { name: 'Money' }));
   await keys.press('Enter');
   await page.getByRole('heading', { name: 'Money', level: 1 }).waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'H1');
+  await focused(page.getByRole('heading', { name: 'Money', level: 1 }));
   await page.getByText('0 running nodes').waitFor();
   assert.deepEqual(faults, []);
   await context.close();
@@ -192,6 +192,32 @@ test('a tenant sees what a change of a bid costs and does before it is sent', as
   await other.page.getByRole('dialog').getByText('It may lose claims, each billed for 5 min.').waitFor();
   assert.deepEqual([...faults, ...other.faults], []);
   await other.context.close();
+  await context.close();
+});
+
+test('a tenant regroups a bid that waits for several nodes at once, and only such a bid', async () => {
+  const market = 'h100-8x/gangs';
+  await engine.market(market, provider, 4);
+  const tenant = await engine.person('tenant-i', 'TENANT');
+  const gang = { markets: [market], ceiling_micros: '12000000', min_nodes: 3, max_nodes: 3 };
+  const { bid } = await engine.call(tenant.token, 'POST', '/v1/bids', gang);
+  const plain = await engine.bid(tenant, market, 13, 1);
+  await engine.ready(tenant, bid);
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(tenant.link);
+  await live(page);
+  await page.getByRole('button', { name: `Cancel, bid ${plain}` }).waitFor();
+  assert.equal(await page.getByRole('button', { name: `Regroup, bid ${plain}` }).count(), 0);
+  // One of three nodes leaves: the rest may be worth nothing.
+  await engine.call(provider.token, 'PUT', `/v1/markets/${market}/offer`, { capacity: 3, reserve_micros: '8000000' });
+  await page.getByRole('button', { name: `Regroup, bid ${bid}` }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('The bid then waits until it gets 3 nodes at once again').waitFor();
+  await dialog.getByRole('button', { name: 'End its nodes and regroup' }).click();
+  await page.getByText('ended: its bid was regrouped').first().waitFor();
+  await page.getByText('some nodes could be had, but not as many at once').waitFor();
+  assert.equal(await page.getByRole('button', { name: `Regroup, bid ${bid}` }).count(), 0, 'it holds nothing');
+  assert.deepEqual(faults, []);
   await context.close();
 });
 

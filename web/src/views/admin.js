@@ -1,11 +1,13 @@
 // What administrators do: accounts and their limits, tokens, markets and their rules, drills.
 
-import { list, marketPath, request } from '../api.js';
-import { announce, field, finder, h, keyed, openDialog, setText, show, table } from '../dom.js';
+import { list, marketPath } from '../api.js';
+import { command } from '../command.js';
+import { announce, busy, field, finder, h, keyed, openDialog, setText, show, table } from '../dom.js';
 import { dollars, amountError, parseDollars, plainDollars, span, time } from '../format.js';
 import { live, wantMarkets } from '../live.js';
 import { session } from '../session.js';
 import { refusalInWords } from '../words.js';
+import { commandDialog } from './command-dialog.js';
 
 const ROLES = ['TENANT', 'PROVIDER', 'VIEWER', 'ADMIN'];
 
@@ -100,29 +102,19 @@ export function adminView() {
   read();
 
   /**
-   * Opens a dialog with a form that sends one request.
-   * @param {string} title @param {(Node | null)[]} fields @param {string} verb @param {() => Promise<any>} work @param {(answer: any) => void} [then]
+   * Opens a dialog with a form that sends one call.
+   * @param {string} title @param {(Node | null)[]} content @param {string} text of its button @param {() => import('../command.js').Call} call @param {(answer: any) => void} [then]
    */
-  const formDialog = (title, fields, verb, work, then) => {
-    const refused = h('p', { class: 'error', role: 'alert' });
-    openDialog(title, (dialog) => [h('form', {
-      oninput: () => { refused.textContent = ''; },
-      onsubmit: async (/** @type {SubmitEvent} */ event) => {
-        event.preventDefault();
-        refused.textContent = '';
-        try {
-          const answer = await work();
-          dialog.close();
-          announce(`${title}: done.`);
-          await read();
-          wantMarkets();
-          then?.(answer);
-        } catch (problem) {
-          refused.textContent = refusalInWords(problem);
-        }
-      },
-    }, refused, ...fields, h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary' }, verb), h('button', { type: 'button', onclick: () => dialog.close() }, 'Back')))]);
-  };
+  const formDialog = (title, content, text, call, then) => commandDialog(title, {
+    content,
+    choices: [{ text, read: () => ({ ...call(), isKeyed: false }) }],
+    done: async (answer) => {
+      announce(`${title}: done.`);
+      then?.(answer);
+      await read();
+      wantMarkets();
+    },
+  });
 
   const accountDialog = (/** @type {any} */ account) => {
     const name = h('input', { required: true, value: account?.name, readonly: Boolean(account), pattern: '[A-Za-z0-9._\\-]{1,63}', autocomplete: 'off' });
@@ -139,20 +131,36 @@ export function adminView() {
         if (!account && allAccounts.some((/** @type {any} */ one) => one.name === name.value)) throw new Error(`There is an account ${name.value} already: change its limits in the list.`);
         const limits = Object.fromEntries(inputs.filter((one) => one.input.value !== '').map((one) =>
           [one.key, one.key === 'ceiling_micros' ? readCeiling(one.input.value) : Number(one.input.value)]));
-        return request('PUT', `/v1/accounts/${encodeURIComponent(name.value)}`, { limits });
+        return { method: 'PUT', path: `/v1/accounts/${encodeURIComponent(name.value)}`, body: { limits } };
       });
   };
 
+  let isOpening = false;
   const tokenDialog = async () => {
-    const people = await list('/v1/accounts', 'accounts').catch(() => ({ entries: [] }));
-    const whose = h('select', { required: true }, ...people.entries.map((account) => h('option', { value: account.name }, account.name)));
+    if (isOpening) return;
+    isOpening = true;
+    await read();
+    isOpening = false;
+    const whose = h('select', { required: true }, ...allAccounts.map((/** @type {any} */ account) => h('option', { value: account.name }, account.name)));
     const boxes = ROLES.map((role) => h('input', { type: 'checkbox', value: role, checked: role === 'TENANT' }));
     const about = h('input', { maxlength: '256', autocomplete: 'off' });
     formDialog('New token', [
       field('Account', whose),
       h('fieldset', {}, h('legend', {}, 'Roles'), ...boxes.map((box) => h('label', { class: 'check' }, box, ` ${box.value.toLowerCase()}`))),
       field('What it is for', about),
-    ], 'Make', () => request('POST', '/v1/tokens', { account: whose.value, roles: boxes.filter((box) => box.checked).map((box) => box.value), description: about.value }),
+    ], 'Make', () => {
+      /** @type {{account: string, roles: string[], description: string}} */
+      const wanted = { account: whose.value, roles: boxes.filter((box) => box.checked).map((box) => box.value), description: about.value };
+      const known = new Set(allTokens.map((/** @type {any} */ token) => token.token_id));
+      const isWanted = (/** @type {any} */ token) => !known.has(token.token_id) && token.account === wanted.account
+        && token.description === wanted.description && [...token.roles].sort().join() === [...wanted.roles].sort().join();
+      // A secret is in one answer alone. A token whose answer was lost is of no use, and another one is for the person to ask for.
+      const check = async () => {
+        const { entries } = await list('/v1/tokens', 'tokens');
+        if (entries.some(isWanted)) throw new Error(`The token was made, and its secret was lost on the way. Revoke the newest token of ${wanted.account}, and make another.`);
+      };
+      return { method: 'POST', path: '/v1/tokens', body: wanted, check };
+    },
     (answer) => secretDialog(answer));
   };
 
@@ -169,11 +177,11 @@ export function adminView() {
 
   const revokeDialog = (/** @type {any} */ token) => formDialog(`Revoke a token of ${token.account}?`,
     [h('p', {}, 'It is worth nothing at once, for good, and the open pages of its bearer end.')], 'Revoke',
-    () => request('DELETE', `/v1/tokens/${encodeURIComponent(token.token_id)}`));
+    () => ({ method: 'DELETE', path: `/v1/tokens/${encodeURIComponent(token.token_id)}` }));
 
   const closeDialog = (/** @type {string} */ name) => formDialog(`Close the market ${name}?`,
     [h('p', {}, 'It takes no new bids and no more units. Nodes stay and bids go on. It ends with its last unit. Opening it again brings back its rules.')], 'Close',
-    () => request('POST', marketPath(name, 'close')));
+    () => ({ method: 'POST', path: marketPath(name, 'close'), done: 'MARKET_CLOSED' }));
 
   const ruleFields = (/** @type {any} */ rules) => (rules ? RULES : [...RULES, TICK]).map(([key, label, factor, isText]) => {
     const input = h('input', { type: 'number', min: '0', step: 'any', value: rules ? Number(rules[key]) / factor : undefined, placeholder: 'default' });
@@ -186,32 +194,37 @@ export function adminView() {
   const rulesDialog = (/** @type {string} */ name) => {
     const before = live.markets.get(name)?.rules;
     const fields = ruleFields(before);
-    formDialog(`Rules of ${name}`, fields.map((one) => one.root), 'Change', () => request('PATCH', marketPath(name, 'rules'), { rules: readRules(fields, before) }));
+    formDialog(`Rules of ${name}`, fields.map((one) => one.root), 'Change', () => ({ method: 'PATCH', path: marketPath(name, 'rules'), body: { rules: readRules(fields, before) } }));
   };
   const marketDialog = () => {
     const name = h('input', { required: true, placeholder: 'h100-8x/eu-west', autocomplete: 'off' });
     const fields = ruleFields(null);
     formDialog('Open a market', [field('Market, TYPE/REGION', name), h('details', {}, h('summary', {}, 'Rules'), ...fields.map((one) => one.root))], 'Open',
-      () => request('POST', '/v1/markets', { market: name.value.trim(), rules: readRules(fields, null) }));
+      () => ({ method: 'POST', path: '/v1/markets', body: { market: name.value.trim(), rules: readRules(fields, null) }, done: 'MARKET_EXISTS' }));
   };
 
   /** The drills of an engine that allows them. */
   function drills() {
     const node = h('input', { inputmode: 'numeric', pattern: '\\d+', required: true, autocomplete: 'off' });
     const said = h('p', { role: 'status' });
+    const button = h('button', { type: 'submit' }, 'Pre-empt');
+    const drill = command(() => ({ method: 'POST', path: `/v1/inject/allocations/${encodeURIComponent(node.value)}/preempt`, body: {}, isKeyed: false, done: 'ALREADY_LEAVING' }));
     const panel = h('section', { class: 'panel', 'aria-labelledby': 'drills-title', hidden: !session.person?.drills }, h('h2', { id: 'drills-title' }, 'Drill'),
       h('form', {
         class: 'row',
-        onsubmit: async (/** @type {SubmitEvent} */ event) => {
+        oninput: drill.renew,
+        onsubmit: (/** @type {SubmitEvent} */ event) => {
           event.preventDefault();
-          try {
-            await request('POST', `/v1/inject/allocations/${encodeURIComponent(node.value)}/preempt`, {});
-            said.textContent = `Node ${node.value} has a notice.`;
-          } catch (problem) {
-            said.textContent = refusalInWords(problem);
-          }
+          busy(button, async () => {
+            try {
+              await drill.send();
+              said.textContent = `Node ${node.value} has a notice.`;
+            } catch (problem) {
+              said.textContent = refusalInWords(problem);
+            }
+          });
         },
-      }, field('Give a notice to node', node), h('button', { type: 'submit' }, 'Pre-empt')), said);
+      }, field('Give a notice to node', node), button), said);
     return panel;
   }
 

@@ -1,6 +1,8 @@
 // One market: its price over time, its numbers, depth, supply and public events.
 
+import { placeLink } from '../address.js';
 import { clock, list, marketPath, request } from '../api.js';
+import { HOUR_US, MINUTE_US, SECOND_US, shifted } from '../calendar.js';
 import { depthChart, priceChart } from '../chart.js';
 import { fill, h, keyed } from '../dom.js';
 import { dollars, plural, price, span, time } from '../format.js';
@@ -8,19 +10,19 @@ import { live, paced, publicMarket } from '../live.js';
 import { session } from '../session.js';
 import { eventInWords } from '../words.js';
 
-const SECOND = 1_000_000;
 const RANGES = [
-  { name: 'Hour', span: 3600 * SECOND },
-  { name: 'Day', span: 86_400 * SECOND },
-  { name: 'Week', span: 7 * 86_400 * SECOND },
-  { name: 'Month', span: 30 * 86_400 * SECOND },
+  { name: 'Hour', distance: { hours: -1 } },
+  { name: 'Day', distance: { days: -1 } },
+  { name: 'Week', distance: { days: -7 } },
+  { name: 'Month', distance: { months: -1 } },
 ];
 /** The lengths of bars, and how many of them a chart shows at most. */
-const BARS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400].map((seconds) => seconds * SECOND);
+const BARS = [...[1, 2, 5, 10, 15, 30].map((seconds) => seconds * SECOND_US), ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE_US),
+  ...[1, 2, 4, 6].map((hours) => hours * HOUR_US)];
 const BARS_SHOWN = 180;
+const LONGEST_BAR = BARS[BARS.length - 1];
 /** The least time that a chart shows. */
-const LEAST_SPAN = 120 * SECOND;
-const DAY = 86_400 * SECOND;
+const LEAST_SPAN = 2 * MINUTE_US;
 /** The time between two reads of the bars. Meanwhile the last one follows the price. */
 const CHART_MS = 5000;
 /** The least time between two drawings of the last bar, and between two reads of the depth. */
@@ -47,7 +49,7 @@ export function marketView(name) {
   let range = RANGES[0];
   /** @type {any[]} */
   let bars = [];
-  let barLength = SECOND;
+  let barLength = SECOND_US;
   let closed = false;
   const chart = priceChart(`Price of ${name}`);
   const depth = depthChart();
@@ -72,7 +74,7 @@ export function marketView(name) {
   const root = h('div', {},
     h('p', { class: 'crumb' }, h('a', { href: '#/markets' }, 'Markets')),
     h('div', { class: 'title' }, h('h1', {}, name),
-      session.person?.tenant && h('a', { class: 'button primary', href: `#/nodes/${encodeURIComponent(name)}` }, 'Place a bid')),
+      session.person?.tenant && h('a', { class: 'button primary', href: placeLink(name) }, 'Place a bid')),
     missing,
     closing,
     numbers,
@@ -88,12 +90,12 @@ export function marketView(name) {
   /** Returns from when the chart shows prices. A young market fills it with the time that it has. */
   const chartStart = () => {
     const opened = Number(live.markets.get(name)?.opened_at_us ?? 0);
-    return Math.max(clock.now() - range.span, Math.min(opened, clock.now() - LEAST_SPAN));
+    return Math.max(shifted(clock.now(), range.distance), Math.min(opened, clock.now() - LEAST_SPAN));
   };
   const readBars = async () => {
     const asked = range;
     const from = Math.floor(chartStart());
-    const length = BARS.find((candidate) => candidate >= (clock.now() - from) / BARS_SHOWN) ?? DAY;
+    const length = BARS.find((candidate) => candidate >= (clock.now() - from) / BARS_SHOWN) ?? LONGEST_BAR;
     try {
       const found = await list(marketPath(name, `prices?bar_us=${length}&from_us=${from}`), 'bars');
       if (closed || asked !== range) return;
@@ -166,6 +168,7 @@ export function marketView(name) {
       ['claimed', 'under notice and claimed', supply.claimed],
       ['notice', 'under notice', supply.notice - supply.claimed],
       ['free', 'free', supply.free],
+      ...(supply.resting ? [['resting', 'resting: to be repaired', supply.resting]] : []),
     ];
     keyed(supplyBar, parts, (part) => String(part[0]), (part) => {
       const piece = h('span', { class: `piece ${part[0]}` });

@@ -1,21 +1,17 @@
 // All markets: prices, supply, and how the price moved in the last hour.
 
+import { marketLink } from '../address.js';
 import { clock, marketPath, request } from '../api.js';
+import { HOUR_US, MINUTE_US } from '../calendar.js';
 import { sparkline } from '../chart.js';
 import { fill, finder, h, keyed, setAttribute, setText, table } from '../dom.js';
 import { dollars, price } from '../format.js';
 import { live } from '../live.js';
 
-const HOUR_US = 3_600_000_000;
-const BAR_US = 120_000_000;
+const BAR_US = 2 * MINUTE_US;
 const AGAIN_MS = 60_000;
 /** The time between two requests for the past of a market. Without a token an address may send a hundred requests a second. */
 const APART_MS = 25;
-
-/** Returns the address of a market's view. @param {string} market */
-export function marketLink(market) {
-  return `#/market/${market.split('/').map(encodeURIComponent).join('/')}`;
-}
 
 /** @returns {import('../main.js').View} */
 export function marketsView() {

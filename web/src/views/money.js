@@ -1,34 +1,32 @@
 // What nodes cost and what units earn: now, by hour or day, and as a file.
 
 import { clock, list, request } from '../api.js';
+import { isSameDay, shifted, startAfter, startOf, starts } from '../calendar.js';
 import { barChart } from '../chart.js';
 import { csv } from '../csv.js';
+import { chargePart, segmentPart } from '../cut.js';
 import { fill, h, keyed, setText, table } from '../dom.js';
-import { amount, day, dollars, plural, shortTime, span } from '../format.js';
+import { amount, axisTime, day, dollars, plural, shortTime, span } from '../format.js';
 import { live } from '../live.js';
 import { session } from '../session.js';
 import { refusalInWords } from '../words.js';
 
-const HOUR_US = 3_600_000_000;
-const DAY_US = 24 * HOUR_US;
 const AGAIN_MS = 2000;
 /** The least time between two reads, in times of what a read takes: that of many charges takes long. */
 const REST = 8;
 /** The most charges that are read. A statement has the sums of all. */
 const MOST = 5000;
 
+/** The periods to choose from: the hour or day of now, and as many before it as `back` says. @type {{name: string, unit: import('../calendar.js').Unit, back: import('../calendar.js').Distance}[]} */
 const PERIODS = [
-  { name: '24 hours', span: DAY_US, bucket: HOUR_US },
-  { name: '7 days', span: 7 * DAY_US, bucket: DAY_US },
-  { name: '30 days', span: 30 * DAY_US, bucket: DAY_US },
+  { name: '24 hours', unit: 'hour', back: { hours: -23 } },
+  { name: '7 days', unit: 'day', back: { days: -6 } },
+  { name: '30 days', unit: 'day', back: { days: -29 } },
 ];
 
-/** Returns the start of the local hour or day of an instant. @param {number} us @param {number} bucket */
-function bucketOf(us, bucket) {
-  const date = new Date(us / 1000);
-  if (bucket === HOUR_US) date.setMinutes(0, 0, 0);
-  else date.setHours(0, 0, 0, 0);
-  return date.getTime() * 1000;
+/** Returns when a period begins. @param {typeof PERIODS[0]} period */
+function startOfPeriod({ unit, back }) {
+  return startOf(shifted(clock.now(), back), unit);
 }
 
 /** @returns {import('../main.js').View} */
@@ -80,7 +78,7 @@ export function moneyView() {
     if (closed || document.hidden) return;
     const began = performance.now();
     const [asked, of, earned] = [period, account, earns];
-    const from = bucketOf(clock.now() - asked.span + asked.bucket, asked.bucket);
+    const from = startOfPeriod(asked);
     const named = admin ? `account=${encodeURIComponent(of)}` : '';
     try {
       const [found, statement, nodes] = await Promise.all([
@@ -94,7 +92,7 @@ export function moneyView() {
       if (statement) clock.set(statement.to_us);
       // An account may buy and sell.
       const isShown = (/** @type {any} */ entry) => !of || (earns ? entry.provider : entry.tenant) === of;
-      charges = found.entries.filter(isShown);
+      charges = found.entries.filter(isShown).map((/** @type {any} */ charge) => chargePart(charge, from)).filter(Boolean);
       error.textContent = '';
       setText(note, found.cut ? `The first ${MOST.toLocaleString('en')} charges are shown; kubebid charges list has all.` : '');
       drawFacts(statement ?? sumsOf(charges), nodes.entries.filter(isShown));
@@ -106,10 +104,12 @@ export function moneyView() {
 
   /** @param {any} statement @param {any[]} nodes */
   const drawFacts = (statement, nodes) => {
-    const [charged, accrued] = [BigInt(statement.charged[side()]), BigInt(statement.accrued[side()])];
+    // What an earlier period had and this one takes back.
+    const corrected = statement.corrected;
+    const [charged, accrued] = [BigInt(statement.charged[side()]) - BigInt(corrected?.[side()] ?? 0), BigInt(statement.accrued[side()])];
     const running = nodes.filter((node) => node.state === 'ACTIVE');
     const rate = running.reduce((sum, node) => sum + BigInt(node.price_micros), 0n);
-    const time = Number(statement.charged.node_time_us) + Number(statement.accrued.node_time_us);
+    const time = Number(statement.charged.node_time_us) + Number(statement.accrued.node_time_us) - Number(corrected?.node_time_us ?? 0);
     const fact = (/** @type {string} */ label, /** @type {Node} */ value, /** @type {string} */ hint) => h('div', {}, h('dt', {}, label), h('dd', {}, value), h('dd', { class: 'hint' }, hint));
     fill(facts,
       fact(earns ? 'Earning now' : 'Running cost', h('span', {}, amount(rate), ' / h'), plural(running.length, 'running node')),
@@ -119,20 +119,19 @@ export function moneyView() {
   };
 
   const draw = () => {
-    /** @type {Map<number, bigint>} */
-    const buckets = new Map();
-    const end = bucketOf(clock.now(), period.bucket);
-    for (let at = bucketOf(clock.now() - period.span + period.bucket, period.bucket); at <= end; at = bucketOf(at + period.bucket * 1.5, period.bucket)) buckets.set(at, 0n);
+    const begins = starts(startOfPeriod(period), clock.now(), period.unit);
+    const edges = [...begins, startAfter(begins[begins.length - 1], period.unit)];
+    const parts = begins.map(() => 0n);
     const keys = new Set();
     /** @type {Map<string, {sum: bigint, accrued: bigint, time: number}>} */
     const sums = new Map();
     for (const charge of charges) {
       for (const segment of charge.segments) {
-        const at = bucketOf(Number(segment.from_us), period.bucket);
-        // Segments are of what the tenant pays. A provider gets the same part of each as of the whole.
-        const debit = BigInt(segment.amount_micros);
-        const part = earns && charge.debit_micros !== '0' ? (debit * BigInt(charge.credit_micros)) / BigInt(charge.debit_micros) : debit;
-        if (buckets.has(at)) buckets.set(at, (buckets.get(at) ?? 0n) + part);
+        // An hour of the market may be in two hours or days of the local clock.
+        begins.forEach((at, index) => {
+          const part = segmentPart(segment, at, edges[index + 1]);
+          if (part) parts[index] += BigInt(part.amount_micros) - (earns ? BigInt(part.fee_micros) : 0n);
+        });
       }
       for (const key of Object.keys(charge.labels)) keys.add(key);
       const name = nameOf(charge, group);
@@ -142,13 +141,15 @@ export function moneyView() {
       line.time += Number(charge.to_us) - Number(charge.from_us);
       sums.set(name, line);
     }
-    const bars = [...buckets].map(([at, sum]) => {
-      const label = period.bucket === HOUR_US ? shortTime(at) : day(at);
-      return { label, value: Number(sum), title: `${label}: ${dollars(sum)}` };
+    const isHour = period.unit === 'hour';
+    const bars = parts.map((sum, index) => {
+      const at = begins[index];
+      const name = isHour ? `${isSameDay(at, clock.now()) ? '' : `${day(at)}, `}${shortTime(at)}` : day(at);
+      return { label: isHour ? axisTime(at, false) : day(at), value: Number(sum), title: `${name}: ${dollars(sum)}` };
     });
     const all = [...sums.values()].reduce((total, line) => total + line.sum, 0n);
     setText(spendTitle, earns ? 'Earnings' : 'Spend');
-    chart.draw({ bars, unit: period.bucket === HOUR_US ? '$ each hour' : '$ each day' }, `${earns ? 'Earnings' : 'Spend'}. ${dollars(all)} in the last ${period.name}.`);
+    chart.draw({ bars, unit: isHour ? '$ each hour' : '$ each day' }, `${earns ? 'Earnings' : 'Spend'}. ${dollars(all)} in the last ${period.name}.`);
     drawGroups([...keys].map(String).sort());
     const rows = [...sums].sort(([, a], [, b]) => (a.sum < b.sum ? 1 : a.sum > b.sum ? -1 : 0));
     keyed(lines.body, rows, ([name]) => name, ([name]) => {

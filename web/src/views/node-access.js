@@ -1,8 +1,9 @@
 // What a node is set up with, and how it is reached: from its tenant to its provider, and back.
 
-import { command, request } from '../api.js';
+import { request } from '../api.js';
 import { field, h, openDialog } from '../dom.js';
 import { refusalInWords } from '../words.js';
+import { commandDialog } from './command-dialog.js';
 
 /** Shows the tenant how a node is reached. @param {string} number */
 export async function accessDialog(number) {
@@ -40,10 +41,9 @@ function ssh(access) {
 /**
  * Shows the provider what a node is to be set up with, and reports it ready with how it is reached. Of a node that runs it reports
  * anew how it is reached.
- * @param {any} node
- * @param {(button: HTMLButtonElement, work: () => Promise<any>, done: string) => Promise<void>} run @param {HTMLButtonElement} button
+ * @param {any} node @param {(words: string, answer: any) => Promise<void>} done
  */
-export async function setUpDialog(node, run, button) {
+export async function setUpDialog(node, done) {
   const config = h('div', { class: 'access' }, h('p', {}, 'Asking…'));
   const runs = node.state === 'ACTIVE';
   const address = h('input', { autocomplete: 'off', placeholder: '10.0.0.7', required: runs });
@@ -51,25 +51,26 @@ export async function setUpDialog(node, run, button) {
   const user = h('input', { autocomplete: 'off', placeholder: 'ubuntu' });
   const notes = h('textarea', { rows: '2', spellcheck: 'false' });
   const path = `/v1/allocations/${node.allocation}`;
-  openDialog(runs ? `How node ${node.allocation} is reached` : `Set up node ${node.allocation}`, (dialog) => [
-    h('form', {
-      onsubmit: (/** @type {SubmitEvent} */ event) => {
-        event.preventDefault();
+  commandDialog(runs ? `How node ${node.allocation} is reached` : `Set up node ${node.allocation}`, {
+    content: [
+      h('h3', {}, 'From its tenant'), config,
+      h('h3', {}, 'How the tenant reaches it'), runs && h('p', { class: 'hint' }, 'It replaces all that was reported before.'),
+      field('Address', address), field('SSH port', port), field('User', user), field('Notes', notes, 'Such as the fingerprint of the host key.'),
+    ],
+    choices: [{
+      text: runs ? 'Report access' : 'Report ready',
+      read: () => {
         /** @type {any} */
         const access = {};
         if (address.value) access.addresses = [address.value];
         if (port.value) access.ports = { ssh: Number(port.value) };
         if (user.value) access.user = user.value;
         if (notes.value) access.notes = notes.value;
-        dialog.close();
-        run(button, () => command('POST', `${path}/ready`, Object.keys(access).length ? { access } : {}), runs ? 'Access reported.' : 'Reported ready.');
+        return { method: 'POST', path: `${path}/ready`, body: Object.keys(access).length ? { access } : {} };
       },
-    },
-    h('h3', {}, 'From its tenant'), config,
-    h('h3', {}, 'How the tenant reaches it'), runs && h('p', { class: 'hint' }, 'It replaces all that was reported before.'),
-    field('Address', address), field('SSH port', port), field('User', user), field('Notes', notes, 'Such as the fingerprint of the host key.'),
-    h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'primary' }, runs ? 'Report access' : 'Report ready'), h('button', { type: 'button', onclick: () => dialog.close() }, 'Back'))),
-  ]);
+    }],
+    done: (answer) => done(runs ? 'Access reported.' : 'Reported ready.', answer),
+  });
   try {
     const { node_config: given } = (await request('GET', path)).allocation;
     config.replaceChildren(given ? h('pre', { class: 'code', tabindex: '0' }, text(given)) : h('p', { class: 'hint' }, 'It gave nothing to set the node up with.'));

@@ -1,13 +1,14 @@
 // One's bids and nodes: place, amend, cancel, stay, release, and why things are as they are.
 
-import { clock, command } from '../api.js';
-import { announce, busy, fill, finder, h, keyed, openDialog, setAttribute, setText, show, table } from '../dom.js';
+import { marketLink } from '../address.js';
+import { clock } from '../api.js';
+import { command } from '../command.js';
+import { announce, busy, fill, finder, h, keyed, setAttribute, setText, show, table } from '../dom.js';
 import { dollars, exactInstant, instant, plainDollars, plural, price, span, time } from '../format.js';
 import { live, ownAfter } from '../live.js';
 import { endReason, eventInWords, refusalInWords, unfilledReason } from '../words.js';
-import { amendDialog, cancelDialog, leastCharge } from './bid-dialogs.js';
+import { amendDialog, cancelDialog, leastNodes, regroupDialog, releaseDialog } from './bid-dialogs.js';
 import { explainDialog } from './explain.js';
-import { marketLink } from './markets.js';
 import { accessDialog } from './node-access.js';
 import { placeForm } from './place.js';
 
@@ -39,13 +40,13 @@ export function nodesView(market) {
   const noHistory = h('p', { class: 'empty' }, 'Nothing happened yet.');
 
   /**
-   * Runs a command of a button, and says why it was refused, or why it did not help.
-   * @param {HTMLButtonElement} button @param {() => Promise<any>} work @param {string} done @param {() => string} [rest] says what is left to do, if anything
+   * Sends the command of a button, and says why it was refused, or why it did not help.
+   * @param {HTMLButtonElement} button @param {import('../command.js').Command} sent @param {string} done @param {() => string} [rest] says what is left to do, if anything
    */
-  const run = (button, work, done, rest = () => '') => busy(button, async () => {
+  const run = (button, sent, done, rest = () => '') => busy(button, async () => {
     status.textContent = '';
     try {
-      const answer = await work();
+      const answer = await sent.send();
       announce(done);
       await ownAfter(answer.seq).catch(() => {});
       status.textContent = rest();
@@ -64,29 +65,28 @@ export function nodesView(market) {
       const made = h('button', { type: 'button', class: kind, 'aria-label': `${text}, node ${first.allocation}`, onclick: () => act(made) }, text);
       return made;
     };
-    /** The ceiling that the button has raised the bid to: it stays for a moment after it has done its work. */
-    let raised = 0n;
+    /** The ceiling that the button raises the bid to: it stays for a moment after it has done its work. */
+    let asked = 0n;
+    const raise = command(() => ({ method: 'PATCH', path: `/v1/bids/${node.bid}`, body: { ceiling_micros: String(asked) } }));
     const stay = button('Stay', (self) => {
-      const ceiling_micros = node.notice?.price_to_stay_micros;
-      if (!ceiling_micros || BigInt(ceiling_micros) <= raised) return;
-      const raise = async () => {
-        const answer = await command('PATCH', `/v1/bids/${node.bid}`, { ceiling_micros });
-        raised = BigInt(ceiling_micros);
-        return answer;
-      };
-      run(self, raise, `Bid ${node.bid} raised to ${dollars(ceiling_micros, 'up')}.`, () => {
+      const needed = node.notice?.price_to_stay_micros;
+      if (!needed) return;
+      if (BigInt(needed) !== asked) {
+        raise.renew();
+        asked = BigInt(needed);
+      }
+      run(self, raise, `Bid ${node.bid} raised to ${dollars(needed, 'up')}.`, () => {
         // Another waiting bid may have taken the place of the one that was beaten.
         const notice = live.nodes.find((one) => one.allocation === node.allocation)?.notice;
         const needs = notice?.price_to_stay_micros;
         return needs ? `The bid was raised, and node ${node.allocation} is still outbid, because another bid is higher too. To stay it needs ${dollars(needs, 'up')} now.` : '';
       });
     }, 'primary');
-    const ready = button('Report ready', (self) => {
-      run(self, () => command('POST', `/v1/allocations/${node.allocation}/ready`, {}), `Node ${node.allocation} is ready.`);
-    });
+    const reportReady = command(() => ({ method: 'POST', path: `/v1/allocations/${first.allocation}/ready`, body: {} }));
+    const ready = button('Report ready', (self) => { run(self, reportReady, `Node ${node.allocation} is ready.`); });
     const why = button('Why?', () => explainDialog('allocations', node.allocation), 'inline');
     const access = button('Access', () => accessDialog(node.allocation));
-    const release = button('Release', () => releaseDialog(node, run, release));
+    const release = button('Release', () => releaseDialog(node));
     const root = h('tr', {},
       h('th', { scope: 'row', class: 'name' }, h('span', {}, first.allocation), h('a', { class: 'hint', href: marketLink(first.market) }, first.market), marks),
       h('td', { class: 'state' }, tag, h('span', { class: 'hint' }, words, ' ', why)), priceCell, ceiling,
@@ -114,10 +114,14 @@ export function nodesView(market) {
           const label = `Raise to ${dollars(notice.price_to_stay_micros, 'up')} and stay`;
           setText(stay, label);
           setAttribute(stay, 'aria-label', `${label}, node ${node.allocation}`);
-          setAttribute(stay, 'title', `Raises bid ${node.bid}, for all its nodes, to at most $${plainDollars(notice.price_to_stay_micros)} per node-hour. You pay what keeps the others out, never more than this.`);
+          const lock = Number(live.markets.get(node.market)?.rules.min_runtime_us ?? 0);
+          const locked = lock > 0 ? ` It cannot be lowered again for ${span(lock)}.` : '';
+          setAttribute(stay, 'title', `Raises bid ${node.bid}, for all its nodes, to at most $${plainDollars(notice.price_to_stay_micros)} per node-hour. You pay what keeps the others out, never more than this.${locked}`);
         }
       } else {
-        raised = 0n;
+        // The next notice is another one.
+        asked = 0n;
+        raise.renew();
         show(stay, false, release);
         if (node.state === 'STARTING') say('', 'Starting', `ready within ${span(left(node.start_by_us))}`, node.start_by_us);
         else if (left(node.protected_until_us) > 0) say('good', 'Running', `protected for ${span(left(node.protected_until_us))}`, node.protected_until_us);
@@ -127,6 +131,8 @@ export function nodesView(market) {
       show(access, node.state === 'ACTIVE', release);
       show(why, Boolean(notice), release);
       fill(priceCell, price(node.price_micros));
+      const frozen = notice?.reason === 'OUTBID' ? 'The price is frozen until the notice ends.' : 'The price does not rise until the notice ends.';
+      setAttribute(priceCell, 'title', notice ? frozen : null);
       fill(ceiling, price(node.ceiling_micros, 'up'));
     };
     return { root, update };
@@ -140,11 +146,12 @@ export function nodesView(market) {
     const button = (/** @type {string} */ text, /** @type {() => void} */ act, kind = '') =>
       h('button', { type: 'button', class: kind, 'aria-label': `${text}, bid ${first.bid}`, onclick: act }, text);
     const why = button('Why?', () => explainDialog('bids', bid.bid), 'inline');
+    const regroup = button('Regroup', () => regroupDialog(bid));
     const cancel = button('Cancel', () => cancelDialog(bid));
     const root = h('tr', {},
       h('th', { scope: 'row', class: 'name' }, h('span', {}, first.bid), ...placesOf(first).map((place) => h('span', { class: 'hint' }, place)), marks),
       h('td', { class: 'state' }, tag, h('span', { class: 'hint' }, words, ' ', why)), count, ceiling,
-      h('td', { class: 'acts' }, h('div', { class: 'actions' }, button('Amend', () => amendDialog(bid)), cancel)));
+      h('td', { class: 'acts' }, h('div', { class: 'actions' }, button('Amend', () => amendDialog(bid)), regroup, cancel)));
     const update = (/** @type {any} */ next) => {
       bid = next;
       fill(marks, ...labels(bid.labels));
@@ -159,6 +166,7 @@ export function nodesView(market) {
       setText(tag, bid.unmet ? (bid.under_notice >= bid.unmet ? 'Seeks a replacement' : `Wants ${bid.unmet} more`) : bid.claimed ? 'Filled soon' : 'Filled');
       setText(words, has.join('; '));
       show(why, bid.unmet > 0, cancel);
+      show(regroup, leastNodes(bid) > 1 && bid.held + bid.under_notice + bid.claimed > 0, cancel);
     };
     return { root, update };
   };
@@ -246,27 +254,3 @@ function textOf(number, places, given) {
 function sentence(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
-
-/**
- * @param {any} node
- * @param {(button: HTMLButtonElement, work: () => Promise<any>, done: string) => Promise<void>} run
- * @param {HTMLButtonElement} button
- */
-function releaseDialog(node, run, button) {
-  const least = leastCharge([node.market]);
-  openDialog(`Release node ${node.allocation}?`, (dialog) => [
-    h('p', {}, node.notice
-      ? 'It ends at once. Under notice that costs nothing extra.'
-      : `It ends at once, and its bid wants one node fewer.${least ? ` It is billed for at least ${least}.` : ''}`),
-    h('div', { class: 'actions' },
-      h('button', {
-        type: 'button', class: 'danger',
-        onclick: () => {
-          dialog.close();
-          run(button, () => command('POST', `/v1/allocations/${node.allocation}/release`, {}), `Node ${node.allocation} released.`);
-        },
-      }, 'Release'),
-      h('button', { type: 'button', onclick: () => dialog.close() }, 'Keep it')),
-  ]);
-}
-

@@ -1,6 +1,8 @@
 // The form that places a bid, with what the bid would need beside it.
 
-import { Problem, clock, command, isPassing, marketPath, request } from '../api.js';
+import { Problem, clock, isPassing, marketPath, request } from '../api.js';
+import { shifted } from '../calendar.js';
+import { command } from '../command.js';
 import { announce, busy, field, fill, h } from '../dom.js';
 import { dollars, amountError, exactDollars, parseDollars, plainDollars, plural } from '../format.js';
 import { live, looksIn, ownAfter } from '../live.js';
@@ -10,7 +12,8 @@ import { refusalInWords, unfilledReason } from '../words.js';
 export const TYPING_MS = 200;
 /** The least time between the last question and one that is asked because prices moved. */
 const AGAIN_MS = 1000;
-const HOUR_US = 3_600_000_000;
+/** The times that a bid may search, by their choice. @type {Record<string, import('../calendar.js').Distance>} */
+const TIMES = { hour: { hours: 1 }, 'eight-hours': { hours: 8 }, day: { days: 1 } };
 /** The prefix of a choice that names an instance type. No market is called so. */
 const TYPE = 'type:';
 
@@ -20,8 +23,8 @@ export function placeForm(market) {
   const ceiling = h('input', { inputmode: 'decimal', required: true, autocomplete: 'off', placeholder: '0.00' });
   const nodes = h('input', { type: 'number', min: '1', step: '1', value: '1', required: true });
   const least = h('input', { type: 'number', min: '1', step: '1', placeholder: '1' });
-  const until = h('select', {}, h('option', { value: '' }, 'I cancel it'), h('option', { value: '1' }, 'an hour is over'),
-    h('option', { value: '8' }, '8 hours are over'), h('option', { value: '24' }, 'a day is over'), h('option', { value: 'IOC' }, 'it took what there is now'));
+  const until = h('select', {}, h('option', { value: '' }, 'I cancel it'), h('option', { value: 'hour' }, 'an hour is over'),
+    h('option', { value: 'eight-hours' }, '8 hours are over'), h('option', { value: 'day' }, 'a day is over'), h('option', { value: 'IOC' }, 'it took what there is now'));
   const lost = h('select', {}, h('option', { value: 'REQUEUE' }, 'search for another one'), h('option', { value: 'CLOSE' }, 'want one node fewer'));
   const labels = h('input', { autocomplete: 'off', placeholder: 'team=vision, job=42' });
   const config = h('textarea', { rows: '3', spellcheck: 'false', autocomplete: 'off' });
@@ -29,7 +32,8 @@ export function placeForm(market) {
   const error = h('p', { class: 'error', role: 'alert' });
   const done = h('p', { class: 'done' });
   const button = h('button', { type: 'submit', class: 'primary' }, 'Place bid');
-  const take = h('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => { ceiling.value = take.value; asked(true); ceiling.focus(); } });
+  const another = h('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => { changed(); button.focus(); } }, 'Another like it');
+  const take = h('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => { ceiling.value = take.value; changed(); asked(true); ceiling.focus(); } });
   const closing = new AbortController();
 
   const form = h('form', { class: 'panel place', 'aria-labelledby': 'place-title', onsubmit: (/** @type {SubmitEvent} */ event) => { event.preventDefault(); place(); } },
@@ -43,7 +47,7 @@ export function placeForm(market) {
       field('When a node is taken away', lost),
       field('Labels', labels, 'To find it and to bill it by. KEY=VALUE, with commas between.'),
       field('For the provider of the nodes', config, 'A public SSH key or cloud-init user data. Only you and the provider of your nodes see it.')),
-    error, button, done);
+    error, button, done, another);
 
   const scope = () => (where.value.startsWith(TYPE) ? { instance_type: where.value.slice(TYPE.length) } : { markets: [where.value] });
 
@@ -56,10 +60,14 @@ export function placeForm(market) {
   /** Asks what the bid would need, and says it. @param {boolean} typed */
   const ask = async (typed) => {
     const count = Number(nodes.value);
-    if (!where.value) return;
     question?.abort();
     question = null;
     refused = false;
+    if (!where.value) {
+      fill(quote);
+      take.hidden = true;
+      return;
+    }
     if (!Number.isInteger(count) || count < 1) {
       fill(quote, h('p', {}, 'At least 1 node.'));
       take.hidden = true;
@@ -111,55 +119,66 @@ export function placeForm(market) {
     if (!moved && !refused && timer === undefined) asked(false, Math.max(0, last + AGAIN_MS - performance.now()));
   };
   for (const input of [where, ceiling, nodes, least, until]) input.addEventListener('input', () => asked(true));
-  form.addEventListener('input', () => {
-    done.textContent = '';
-    error.textContent = '';
-  });
+  form.addEventListener('input', () => changed());
 
-  const place = async () => {
-    error.textContent = '';
-    done.textContent = '';
+  const bid = command(() => {
     const micros = parseDollars(ceiling.value);
-    const given = readLabels(labels.value);
     if (micros === null || micros === 0n) {
-      error.textContent = `At most: ${amountError(ceiling.value)}`;
       ceiling.focus();
-      return;
+      throw new Error(`At most: ${amountError(ceiling.value)}`);
     }
+    const given = readLabels(labels.value);
     if (given === null) {
-      error.textContent = 'Labels are KEY=VALUE, with commas between.';
       labels.focus();
-      return;
+      throw new Error('Labels are KEY=VALUE, with commas between.');
     }
     /** @type {any} */
     const body = { ...scope(), ceiling_micros: String(micros), max_nodes: Number(nodes.value), on_preemption: lost.value, labels: given };
     if (config.value) body.node_config = base64(config.value);
     if (least.value) body.min_nodes = Number(least.value);
     if (until.value === 'IOC') body.time_in_force = 'IOC';
-    else if (until.value) Object.assign(body, { time_in_force: 'GTT', expire_at_us: String(Math.floor(clock.now() + Number(until.value) * HOUR_US)) });
-    await busy(button, async () => {
-      try {
-        const answer = await command('POST', '/v1/bids', body);
-        done.textContent = `Bid ${answer.bid} placed.`;
-        announce(done.textContent);
-        await ownAfter(answer.seq).catch(() => {});
-      } catch (problem) {
-        error.textContent = refusalInWords(problem);
-      }
-    });
+    else if (until.value) Object.assign(body, { time_in_force: 'GTT', expire_at_us: String(Math.floor(shifted(clock.now(), TIMES[until.value]))) });
+    return { method: 'POST', path: '/v1/bids', body };
+  });
+  /** The bid that the form has placed as it is filled in. */
+  let placed = '';
+  /** Makes the form one for another bid: a field changed, or the person wants one more like the last. */
+  const changed = () => {
+    bid.renew();
+    placed = '';
+    another.hidden = true;
+    done.textContent = '';
+    error.textContent = '';
   };
+  const place = () => busy(button, async () => {
+    error.textContent = '';
+    try {
+      const answer = await bid.send();
+      done.textContent = answer.bid === placed ? `Bid ${answer.bid} was placed already. “Another like it” allows one more.` : `Bid ${answer.bid} placed.`;
+      placed = answer.bid;
+      another.hidden = false;
+      announce(done.textContent);
+      await ownAfter(answer.seq).catch(() => {});
+    } catch (problem) {
+      error.textContent = refusalInWords(problem);
+    }
+  });
 
   let drawn = '';
   const drawMarkets = () => {
     const names = [...live.markets.values()].filter((market) => market.state === 'OPEN').map((market) => market.market);
     if (names.join() === drawn) return;
     drawn = names.join();
-    const chosen = where.value || market || '';
+    const chosen = where.value || where.dataset.gone || market || '';
     const types = [...new Set(names.map((name) => name.split('/')[0]))];
     const several = types.filter((type) => names.filter((name) => name.startsWith(`${type}/`)).length > 1);
-    where.replaceChildren(...names.map((name) => h('option', { value: name }, name)),
-      ...several.map((type) => h('option', { value: TYPE + type }, `any ${type}, where it is cheapest`)));
-    if (names.includes(chosen) || chosen.startsWith(TYPE)) where.value = chosen;
+    const choices = [...names.map((name) => [name, name]), ...several.map((type) => [TYPE + type, `any ${type}, where it is cheapest`])];
+    const isGone = chosen !== '' && !choices.some(([value]) => value === chosen);
+    // A bid never goes to another market than the one that the person chose.
+    if (isGone) choices.unshift(['', `${chosen.replace(TYPE, 'any ')} is not open: choose another`]);
+    where.dataset.gone = isGone ? chosen : '';
+    where.replaceChildren(...choices.map(([value, text]) => h('option', { value }, text)));
+    where.value = isGone ? '' : chosen || choices[0]?.[0] || '';
   };
 
   return {
