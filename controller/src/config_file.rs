@@ -3,6 +3,7 @@
 //!
 //! Every flag has a variable. The file is YAML, with the names of the flags as keys.
 
+use crate::output;
 use clap::builder::OsStr;
 use clap::error::{ErrorKind, Result};
 use clap::parser::ValueSource;
@@ -29,10 +30,13 @@ pub fn parse<P: Parser>(subcommand: &'static str, prefix: &str) -> P {
     match parsed {
         Ok((None, program)) => program,
         Ok((Some(text), _)) => {
-            print!("{text}");
+            if let Err(fault) = output::print(text) {
+                output::note(format_args!("error: {fault}"));
+                std::process::exit(1)
+            }
             std::process::exit(0)
         }
-        Err(error) => error.exit(),
+        Err(said) => output::exit(&said),
     }
 }
 

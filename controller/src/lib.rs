@@ -8,6 +8,8 @@
 //! for a set of child objects.
 
 #![warn(missing_docs)]
+// `println!` panics if nothing can be written: see `output.rs`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod api_error;
 pub mod applied;
@@ -24,6 +26,7 @@ pub mod manager;
 pub mod metrics;
 pub mod object;
 pub mod ops;
+pub mod output;
 pub mod phased;
 pub mod process;
 pub mod rate_limiter;

@@ -184,7 +184,9 @@ fn start_logging(variable: &str) -> Result<(), Box<dyn Error>> {
         .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
         .from_env()?;
     let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr);
+    // A line that cannot be written would be reported on standard error, and end the thread that logs.
+    logs.log_internal_errors(false).init();
     Ok(())
 }
 

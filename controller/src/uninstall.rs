@@ -3,6 +3,7 @@
 use crate::api_error;
 use crate::leader_election::{Leadership, Term};
 use crate::object::{Object, ObjectName};
+use crate::output::note;
 use crate::process::{ProcessArgs, candidate, with_suffix};
 use crate::writer::{WriteError, Writer};
 use futures_util::StreamExt as _;
@@ -52,7 +53,7 @@ pub async fn uninstall(
     let mut terms = Vec::new();
     for lease in [own].iter().chain(others) {
         let candidate = candidate(lease, &identity, args, client.clone())?;
-        eprintln!("takes the Lease {lease}, within {wait:?}");
+        note(format_args!("takes the Lease {lease}, within {wait:?}"));
         let led = tokio::select! {
             led = timeout(wait, candidate.lead()) => match led {
                 Ok(term) => Ok(term),

@@ -5,8 +5,8 @@ pub(crate) mod print;
 pub(crate) mod run;
 pub(crate) mod uninstall;
 
+use kubebid_controller::output;
 use std::error::Error;
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// The name of the program: reporter of its events, name of its Lease.
@@ -19,11 +19,7 @@ const WEBHOOK_SECRET: &str = "kubebid-operator-webhook";
 /// The outcome of a command.
 pub(crate) type Done = Result<ExitCode, Box<dyn Error>>;
 
-/// Writes to standard output. A reader that goes away, as `head` does, is no error.
+/// Writes to standard output.
 pub(crate) fn print(text: &str) -> Done {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        written => Ok(written.map(|()| ExitCode::SUCCESS)?),
-    }
+    Ok(output::print(text).map(|()| ExitCode::SUCCESS)?)
 }

@@ -39,9 +39,9 @@ pub struct Engine {
 pub enum AmendOutcome {
     /// The ceiling is changed.
     Done,
-    /// The ceiling cannot be lowered yet: a node is protected.
+    /// The ceiling cannot be lowered yet: a node is protected, or the ceiling was raised under notice.
     Protected {
-        /// The end of the protection, in microseconds of market time.
+        /// The time from which it may be lowered, in microseconds of market time.
         until_us: u64,
     },
     /// The ceiling would be below the reserve of the unit that the bid holds.
@@ -251,11 +251,14 @@ impl Engine {
             }
             Err(Error::Refused(refusal)) if refusal.code == Code::Protected => {
                 let allocation = known.and_then(|known| known.allocation).map(|held| held.allocation);
-                let until_us = match allocation {
+                let protected_until_us = match allocation {
                     Some(allocation) => self.allocation(allocation).await?.protected_until_us,
                     None => 0,
                 };
-                Ok(AmendOutcome::Protected { until_us })
+                let found =
+                    self.answered(self.client.get_bid(v1::GetBidRequest { bid, min_seq: 0 }).await)?;
+                let locked_until_us = found.bid.and_then(|bid| bid.ceiling_locked_until_us).unwrap_or(0);
+                Ok(AmendOutcome::Protected { until_us: protected_until_us.max(locked_until_us) })
             }
             Err(Error::Refused(refusal)) if refusal.code == Code::BelowReserve => {
                 Ok(AmendOutcome::BelowReserve)

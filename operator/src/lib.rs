@@ -5,6 +5,8 @@
 //! outcome. [`control`] has the controllers, on the library kubebid-controller. Everything that must survive a crash is in the status of the objects.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod act;
 pub mod allowed_types;

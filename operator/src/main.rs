@@ -1,5 +1,8 @@
 //! `kubebid-operator`: runs the operator, and prints its custom resource definitions and admission policies.
 
+// `println!` panics if nothing can be written: see `kubebid_controller::output`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
 
 use clap::{Parser, Subcommand};
@@ -7,7 +10,7 @@ use commands::print::{Crds, Policy, ProvisionerApi};
 use commands::run::Run;
 use commands::uninstall::Uninstall;
 use commands::{Done, PROGRAM, print};
-use kubebid_controller::config_file;
+use kubebid_controller::{config_file, output};
 use kubebid_operator::api::BidNode;
 use kubebid_operator::conversion::conversions;
 use kubebid_webhook::process::{ConvertArgs, MigrateArgs};
@@ -59,7 +62,7 @@ async fn main() -> ExitCode {
         Command::Uninstall(uninstall) => uninstall.run().await,
     };
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
+        output::note(format_args!("error: {error}"));
         ExitCode::FAILURE
     })
 }

@@ -1,20 +1,32 @@
-//! What the operator prints, when whoever reads it has seen enough.
+//! What the operator prints, if it cannot be written.
 
-use std::process::{Command, Stdio};
+use kubebid_testkit::{assert_copes_without_output, code_without_error_output};
+use std::process::Command;
+
+fn operator(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"));
+    command.args(arguments.split(' '));
+    command
+}
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
-    for subcommand in ["crds", "policy labels", "provisioner-api"] {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        let ended = Command::new(env!("CARGO_BIN_EXE_kubebid-operator"))
-            .args(subcommand.split(' '))
-            .stdin(Stdio::null())
-            .stdout(writer)
-            .stderr(Stdio::piped())
-            .output()
-            .expect("it runs");
-        assert!(ended.status.success(), "{subcommand}: {}", ended.status);
-        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{subcommand}");
+fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_goes_away_is_none() {
+    for arguments in [
+        "--version",
+        "--help",
+        "help run",
+        "crds",
+        "policy labels",
+        "provisioner-api",
+        "convert --to v1 -f ../deploy/kubernetes/operator/rbac.yaml",
+        "run --token-file /nowhere --dump-config",
+    ] {
+        assert_copes_without_output(|| operator(arguments));
     }
+}
+
+#[test]
+fn a_message_that_cannot_be_written_leaves_the_exit_code_as_it_is() {
+    assert_eq!(code_without_error_output(|| operator("no-command")), Some(2));
+    assert_eq!(code_without_error_output(|| operator("convert --to v1 -f /nowhere")), Some(1));
 }

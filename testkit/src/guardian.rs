@@ -68,6 +68,12 @@ impl Guardian {
         line
     }
 
+    /// Ends the servers and waits until they have ended. Does nothing the second time.
+    pub(crate) fn end(&mut self) {
+        self.orders = None;
+        let _ = self.shell.wait();
+    }
+
     /// Ends it, and returns what it complained of.
     fn why(&mut self) -> String {
         self.orders = None;
@@ -79,7 +85,6 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        self.orders = None;
-        let _ = self.shell.wait();
+        self.end();
     }
 }

@@ -7,6 +7,7 @@ mod balancer;
 mod guardian;
 #[cfg(feature = "kubelet")]
 mod kubelet;
+mod output;
 mod plane;
 mod port;
 mod postgres;
@@ -25,7 +26,8 @@ pub use account::Account;
 pub use balancer::Balancer;
 #[cfg(feature = "kubelet")]
 pub use kubelet::{Image, Kubelet, STORAGE_CLASS, Signal};
-pub use plane::{Component, Plane};
+pub use output::{assert_copes_without_output, code_without_error_output};
+pub use plane::{Component, Plane, PlaneEnd};
 pub use port::Port;
 pub use postgres::{Cluster, Crash};
 #[cfg(feature = "operator")]

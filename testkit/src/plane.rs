@@ -97,6 +97,12 @@ impl Plane {
         }
     }
 
+    /// Returns the plane as a story holds the shared one, and the value whose drop ends its programs.
+    pub fn leak(self) -> (&'static Self, PlaneEnd) {
+        let plane: &'static Self = Box::leak(Box::new(self));
+        (plane, PlaneEnd(plane))
+    }
+
     /// Where the API server listens, also after it was restarted.
     pub fn url(&self) -> &str {
         &self.url
@@ -235,6 +241,16 @@ impl Plane {
         let file = self.folder.join(format!("{}.log", component.program()));
         let log = std::fs::read(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         String::from_utf8_lossy(&log).into_owned()
+    }
+}
+
+/// Ends the programs of a leaked plane when it is dropped.
+#[derive(Debug)]
+pub struct PlaneEnd(&'static Plane);
+
+impl Drop for PlaneEnd {
+    fn drop(&mut self) {
+        self.0.guardian.lock().unwrap_or_else(PoisonError::into_inner).end();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Holds the layers of the packages: root modules of a package form no cycle, and a layer of the engine imports only
-//! lower ones.
+//! lower ones. Holds what the packages say to cargo.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -144,14 +144,19 @@ fn the_edge_of_the_engine_asks_the_exchange_by_queries_alone() {
     }
 }
 
-/// Returns each package with the packages of the workspace that it needs to build, one line each.
-fn packages() -> String {
+/// Returns the packages of the workspace, as `cargo metadata` describes them.
+fn metadata() -> Vec<Value> {
     let cargo = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .output()
         .unwrap();
-    let metadata: Value = serde_json::from_slice(&cargo.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    let mut metadata: Value = serde_json::from_slice(&cargo.stdout).unwrap();
+    serde_json::from_value(metadata["packages"].take()).unwrap()
+}
+
+/// Returns each package with the packages of the workspace that it needs to build, one line each.
+fn packages() -> String {
+    let packages = metadata();
     let lines = packages.iter().map(|package| {
         let needed = package["dependencies"].as_array().unwrap().iter();
         let needed = needed.filter(|it| !it["path"].is_null() && it["kind"].is_null());
@@ -176,6 +181,61 @@ fn the_list_of_packages_in_architecture_md_is_that_of_cargo() {
     } else {
         assert!(text == wanted, "run again with UPDATE_EXPECT=1; the list is\n{list}");
     }
+}
+
+/// Returns the texts of the files of a library or program. A program beside a library is one file, or a folder of its own.
+fn texts(target: &Value, package: &Value) -> Vec<String> {
+    let main = Path::new(target["src_path"].as_str().unwrap());
+    let folder = main.parent().unwrap();
+    let is_library = |target: &Value| target["kind"][0] == "lib";
+    let has_library = package["targets"].as_array().unwrap().iter().any(is_library);
+    let mut files = Vec::new();
+    if is_library(target) || !has_library || !folder.ends_with("src") && !folder.ends_with("src/bin") {
+        rust_files(folder, &mut files);
+    } else {
+        files.push(main.to_owned());
+    }
+    if is_library(target) {
+        files.retain(|file| *file != folder.join("main.rs") && !file.starts_with(folder.join("bin")));
+    }
+    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+fn has_tests(text: &str) -> bool {
+    text.lines().any(|line| ["#[test]", "#[tokio::test"].iter().any(|it| line.trim_start().starts_with(it)))
+}
+
+/// Returns true if a comment has an example that rustdoc compiles.
+fn has_examples(text: &str) -> bool {
+    let lines = text.lines().map(str::trim_start);
+    let comments = lines.filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!")));
+    let fences = comments.filter_map(|comment| comment.trim_start().strip_prefix("```"));
+    // Each second fence ends an example.
+    fences
+        .step_by(2)
+        .any(|language| ["", "compile_fail", "no_run", "rust", "should_panic"].contains(&language))
+}
+
+/// A test program without tests only takes time to build, and one that is not built forgets its tests.
+#[test]
+fn a_library_or_program_is_built_for_tests_if_it_has_some() {
+    let mut faults = Vec::new();
+    for package in metadata() {
+        let targets = package["targets"].as_array().unwrap().iter();
+        let kinds = [json!(["lib"]), json!(["bin"])];
+        for target in targets.filter(|target| kinds.contains(&target["kind"])) {
+            let texts = texts(target, &package);
+            let examples = target["kind"][0] == "lib" && texts.iter().any(|text| has_examples(text));
+            let tests = texts.iter().any(|text| has_tests(text));
+            for (setting, wanted) in [("test", tests), ("doctest", examples)] {
+                if target[setting] != wanted {
+                    let manifest = package["manifest_path"].as_str().unwrap();
+                    faults.push(format!("{manifest}: {} needs {setting} = {wanted}", target["name"]));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]

@@ -14,6 +14,14 @@ fn a_dropped_plane_is_gone() {
     trace.is_gone();
 }
 
+#[test]
+fn a_leaked_plane_is_gone_when_its_end_is_dropped() {
+    let (plane, end) = Plane::start().leak();
+    let trace = Trace::of(plane);
+    drop(end);
+    trace.is_gone();
+}
+
 /// Not a test: what the next one kills.
 #[test]
 #[ignore = "it waits to be killed"]

@@ -1,5 +1,6 @@
 //! Holds the style of comments and decision records as far as a machine can.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -110,6 +111,101 @@ fn comments_without_a_subject_become_fewer() {
         }
         assert!(found.len() <= left, "{folder}: {} of at most {left}:\n{}", found.len(), found.join("\n"));
         assert!(found.len() == left, "{folder}: {} are left; lower the number from {left}", found.len());
+    }
+}
+
+/// Returns the Markdown files of a folder and its folders.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(pages(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Returns true for the line below the heading of a table, as in `|---|---:|`.
+fn is_delimiter(line: &str) -> bool {
+    let line = line.trim();
+    line.starts_with('|') && line.contains('-') && line.chars().all(|letter| "|-: ".contains(letter))
+}
+
+/// Returns the rows of a page that belong to no table: a table begins with a heading and a delimiter, and ends at the first
+/// line that is no row. The lines count from 1.
+fn rows_without_a_heading(page: &str) -> Vec<usize> {
+    let lines: Vec<&str> = page.lines().map(str::trim).collect();
+    let (mut in_code, mut in_table, mut found) = (false, false, Vec::new());
+    for (index, line) in lines.iter().enumerate() {
+        in_code ^= line.starts_with("```");
+        let is_row = line.starts_with('|') && !in_code;
+        if is_row && !in_table && !lines.get(index + 1).is_some_and(|next| is_delimiter(next)) {
+            found.push(index + 1);
+        }
+        in_table = is_row;
+    }
+    found
+}
+
+#[test]
+fn each_table_of_the_documentation_has_a_heading_and_no_blank_line_cuts_it_in_two() {
+    let mut faults = Vec::new();
+    let readme = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "traces/README.md"];
+    let files = pages(&root().join("docs")).into_iter().chain(readme.map(|name| root().join(name)));
+    for file in files {
+        let rows = rows_without_a_heading(&fs::read_to_string(&file).unwrap());
+        faults.extend(rows.iter().map(|line| format!("{}:{line}", file.display())));
+    }
+    assert!(faults.is_empty(), "these rows are below no heading:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn rows_below_a_blank_line_have_no_heading() {
+    assert_eq!(rows_without_a_heading("| a | b |\n|---|--:|\n| 1 | 2 |\n\ntext\n"), [0; 0]);
+    assert_eq!(rows_without_a_heading("| a |\n|---|\n| 1 |\n\n| 2 |\n| 3 |\n"), [5]);
+    assert_eq!(rows_without_a_heading("```text\n| 1 |\n```\n- | a |\n  | b |\n  |---|\n"), [0; 0]);
+}
+
+/// Returns the places in the code that a text names: files and folders, and items with their module.
+fn places(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|letter: char| !(letter.is_alphanumeric() || "_/.:".contains(letter)));
+    let words = words.map(|word| word.trim_end_matches(['.', ':']));
+    words.filter(|word| word.contains('/') || word.contains("::") || word.ends_with(".rs"))
+}
+
+/// Returns true if a place exists: a path from the root, a file of that name, or an item of a module.
+fn exists(place: &str, sources: &[(PathBuf, String)]) -> bool {
+    let Some((module, item)) = place.rsplit_once("::") else {
+        return root().join(place).exists() || sources.iter().any(|(path, _)| path.ends_with(place));
+    };
+    let module = module.rsplit("::").next().unwrap_or(module);
+    let declares = |text: &str| {
+        ["fn", "struct", "enum", "trait", "type", "mod", "const"].iter().any(|kind| {
+            text.split(&format!("{kind} {item}")).skip(1).any(|rest| !rest.starts_with(char::is_alphanumeric))
+        })
+    };
+    sources.iter().any(|(path, text)| path.file_stem().is_some_and(|stem| stem == module) && declares(text))
+}
+
+#[test]
+fn each_place_that_clippy_recommends_exists() {
+    let sources: Vec<(PathBuf, String)> = HEADERS
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .map(|path| (path.clone(), fs::read_to_string(&path).unwrap()))
+        .collect();
+    let rules = fs::read_to_string(root().join("clippy.toml")).unwrap();
+    let reasons = rules.split("reason = \"").skip(1).map(|rest| rest.split('"').next().unwrap_or_default());
+    let named: BTreeSet<&str> = reasons.flat_map(places).collect();
+    assert!(named.contains("engine/src/runtime/clock.rs") && named.contains("controller/"), "{named:?}");
+    let missing: Vec<&&str> = named.iter().filter(|place| !exists(place, &sources)).collect();
+    assert!(missing.is_empty(), "clippy.toml names what is nowhere: {missing:?}");
+    assert!(exists("writer::Writer", &sources));
+    for nowhere in ["table::sorted", "engine/src/clock.rs", "nowhere.rs"] {
+        assert!(!exists(nowhere, &sources), "{nowhere}");
     }
 }
 

@@ -10,6 +10,8 @@
 //! - [`process`] runs a program that has all of it.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod admission;
 pub mod authority;

@@ -10,6 +10,7 @@ use crate::server::{ServerOptions, Webhooks, serve};
 use clap::Args;
 use kube::Client;
 use kubebid_controller::leader_election::Leadership;
+use kubebid_controller::output::print;
 use kubebid_controller::process::{self, ProcessArgs, Program, stop_signal, time};
 use kubebid_controller::{Manager, Object, Writer};
 use std::error::Error;
@@ -163,15 +164,20 @@ impl MigrateArgs {
         let client = process::client(process::SILENCE_LIMIT, true).await?;
         if self.check {
             let check = migrate::check::<K>(&client).await?;
-            println!("stored: {}; objects may be in {}", check.stored, check.stored_versions.join(", "));
+            let versions = check.stored_versions.join(", ");
+            print(format_args!("stored: {}; objects may be in {versions}\n", check.stored))?;
             if check.unserved > 0 {
-                println!("{} objects have field managers of a version that is not served", check.unserved);
+                let unserved = check.unserved;
+                print(format_args!(
+                    "{unserved} objects have field managers of a version that is not served\n"
+                ))?;
             }
             return Ok(if check.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         let writer = Writer::new(client, program, "migrate", Leadership::alone(), false);
         let migrated = migrate::migrate::<K>(&writer).await?;
-        println!("{} objects are written, {} were deleted meanwhile", migrated.written, migrated.gone);
+        let (written, gone) = (migrated.written, migrated.gone);
+        print(format_args!("{written} objects are written, {gone} were deleted meanwhile\n"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

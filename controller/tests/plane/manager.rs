@@ -144,9 +144,10 @@ async fn an_object_that_changes_all_the_time_is_reconciled_once_per_interval() {
     let has_last = || noted.passes_over("blog").last().is_some_and(|pass| pass.html == changes.to_string());
     eventually("a pass over the last change", has_last).await;
     let passes = noted.passes_over("blog");
-    let gaps = passes.windows(2).map(|pair| pair[1].time - pair[0].time);
-    // A pass notes its time some moments after it was admitted.
-    assert!(gaps.clone().all(|gap| gap > Duration::from_millis(900)), "{:?}", gaps.collect::<Vec<_>>());
+    let gaps: Vec<_> = passes.windows(2).map(|pair| pair[1].time - pair[0].time).collect();
+    // A pass notes its time some moments after it was admitted, more of them if the machine is busy. Each such moment is in two gaps.
+    assert!(gaps.iter().all(|gap| *gap > second / 2), "{gaps:?}");
+    assert!(gaps.iter().sum::<Duration>() > second * gaps.len() as u32 - second / 2, "{gaps:?}");
     running.abort();
 }
 

@@ -5,6 +5,8 @@
 //! [`conversion`] converts between the versions, and [`webhooks`] says what the API server asks the operator.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[expect(unreachable_pub, reason = "the derive makes it so")]
 pub mod api;

@@ -1,6 +1,9 @@
 //! `cache-operator`: runs the operator and its webhooks, prints its custom resource definition, moves stored objects into
 //! another version, converts files, and removes its finalizers.
 
+// `println!` panics if nothing can be written: see `kubebid_controller::output`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kubebid_cache_operator::api::{self, v1beta1::Cache};
 use kubebid_cache_operator::children::Images;
@@ -8,6 +11,7 @@ use kubebid_cache_operator::controller::{CacheController, FINALIZER, objects};
 use kubebid_cache_operator::conversion::conversions;
 use kubebid_cache_operator::webhooks::{targets, webhooks};
 use kubebid_controller::composite::Composed;
+use kubebid_controller::output;
 use kubebid_controller::process::{ProcessArgs, Program, time};
 use kubebid_controller::uninstall::{LeaseHeld, remove_finalizer_in, uninstall};
 use kubebid_controller::{ControllerOptions, Writer};
@@ -104,7 +108,8 @@ fn command_line() -> clap::Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|error| error.exit());
+    let cli = command_line().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = cli.unwrap_or_else(|said| output::exit(&said));
     let done = match cli.command {
         Command::Run(run) => run.run().await,
         Command::Crds(crds) => crds.print(),
@@ -113,7 +118,7 @@ async fn main() -> ExitCode {
         Command::Uninstall(operator) => operator.remove_finalizers().await,
     };
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
+        output::note(format_args!("error: {error}"));
         ExitCode::FAILURE
     })
 }
@@ -159,13 +164,13 @@ impl Run {
 impl Crds {
     fn print(self) -> Result<ExitCode, Box<dyn Error>> {
         let definition = api::crd(&self.stored, &self.namespace, NAME)?;
-        print!("{}", serde_saphyr::to_string(&definition)?);
+        output::print(serde_saphyr::to_string(&definition)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn convert(args: &ConvertArgs) -> Result<ExitCode, Box<dyn Error>> {
-    print!("{}", args.convert(&conversions())?);
+    output::print(args.convert(&conversions())?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -174,7 +179,7 @@ impl Operator {
         uninstall(NAME, &[], &self.process, async |writer: &Writer| {
             let objects = objects(writer.client(), self.namespace.as_deref());
             for cache in remove_finalizer_in::<Cache>(writer, &objects, FINALIZER).await? {
-                println!("{cache} has no finalizer");
+                output::print(format_args!("{cache} has no finalizer\n"))?;
             }
             Ok(())
         })

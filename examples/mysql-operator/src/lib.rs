@@ -4,6 +4,8 @@
 //! [`controller`] hands both to the library.
 
 #![warn(missing_docs)]
+// `println!` and `eprintln!` panic if nothing can be written.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 #[expect(unreachable_pub, reason = "the derive makes it so")]
 pub mod api;

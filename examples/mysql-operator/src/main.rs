@@ -1,9 +1,13 @@
 //! `mysql-operator`: runs the operator, prints its custom resource definition, and gives its objects up.
 
+// `println!` panics if nothing can be written: see `kubebid_controller::output`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use kubebid_controller::composite::Composed;
+use kubebid_controller::output;
 use kubebid_controller::process::{self, ProcessArgs, Program};
 use kubebid_controller::uninstall::uninstall;
 use kubebid_controller::{ControllerOptions, Writer};
@@ -83,14 +87,15 @@ fn command_line() -> clap::Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::from_arg_matches(&command_line().get_matches()).unwrap_or_else(|error| error.exit());
+    let cli = command_line().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = cli.unwrap_or_else(|said| output::exit(&said));
     let done = match cli.command {
         Command::Run(run) => run.run().await,
         Command::Crds => print_crds(),
         Command::Uninstall(operator) => operator.uninstall().await,
     };
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
+        output::note(format_args!("error: {error}"));
         ExitCode::FAILURE
     })
 }
@@ -113,7 +118,7 @@ impl Run {
 }
 
 fn print_crds() -> Result<ExitCode, Box<dyn Error>> {
-    print!("{}", serde_saphyr::to_string(&api::crd())?);
+    output::print(serde_saphyr::to_string(&api::crd())?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,7 +128,7 @@ impl Operator {
             let mysqls = Api::<Mysql>::namespaced(writer.client().clone(), &self.namespace);
             for mysql in mysqls.list(&ListParams::default()).await? {
                 writer.delete_orphaning(&mysql).await?;
-                println!("{} is deleted; its server runs on", mysql.name_any());
+                output::print(format_args!("{} is deleted; its server runs on\n", mysql.name_any()))?;
             }
             Ok(())
         })

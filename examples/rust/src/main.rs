@@ -3,6 +3,8 @@
 use clap::Parser;
 use std::collections::{BTreeSet, HashMap};
 use std::error::Error;
+use std::fmt::Display;
+use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -58,6 +60,11 @@ macro_rules! call {
     }};
 }
 
+/// Says how far the job is. It goes on if nobody reads that: `println!` would end it and leave its nodes behind.
+fn say(text: impl Display) {
+    let _ = writeln!(stdout(), "{text}");
+}
+
 fn dollars(micros: u64) -> String {
     format!("${:.2}", micros as f64 / 1e6)
 }
@@ -93,7 +100,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let Some(mut ceiling) = entry.filter(|price| *price <= most) else {
         return Err(format!("there are no {nodes} nodes for {}", dollars(most)).into());
     };
-    println!("quote: {nodes} nodes need {}", dollars(ceiling));
+    say(format_args!("quote: {nodes} nodes need {}", dollars(ceiling)));
 
     // The place from which nothing is missed that happens to the bid.
     let request = v1::ListAllocationsRequest { page_size: 1, ..Default::default() };
@@ -108,7 +115,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         labels: labels.clone(),
         ..Default::default()
     }));
-    println!("bid {bid} placed");
+    say(format_args!("bid {bid} placed"));
 
     let finish = Instant::now() + Duration::from_secs_f64(seconds);
     let (mut is_ready, mut ended) = (false, BTreeSet::new());
@@ -130,9 +137,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 match event.kind {
                     Some(Kind::Ready(ready)) => {
                         is_ready = true;
-                        println!("node {} ready: work begins", ready.allocation);
+                        say(format_args!("node {} ready: work begins", ready.allocation));
                     }
-                    Some(Kind::NoticeRescinded(notice)) => println!("node {} stays", notice.allocation),
+                    Some(Kind::NoticeRescinded(notice)) => {
+                        say(format_args!("node {} stays", notice.allocation))
+                    }
                     Some(Kind::NoticeStarted(v1::event::NoticeStarted { allocation, .. })) => {
                         let request = v1::GetAllocationRequest { allocation, min_seq: event.seq };
                         let held = call!(allocations.get_allocation(request)).allocation;
@@ -140,7 +149,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                         let stay = notice.price_to_stay_micros.filter(|price| *price <= most);
                         if let Some(stay) = stay.filter(|_| notice.rescindable) {
                             ceiling = ceiling.max(stay);
-                            println!("notice for node {allocation}: raise to {}", dollars(ceiling));
+                            say(format_args!("notice for node {allocation}: raise to {}", dollars(ceiling)));
                             let client_key = format!("{job}-{}-{allocation}", event.seq);
                             let ceiling_micros = Some(ceiling);
                             call!(bids.amend_bid(v1::AmendBidRequest {
@@ -150,7 +159,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                                 max_nodes: None
                             }));
                         } else {
-                            println!("notice for node {allocation}: checkpoint and release");
+                            say(format_args!("notice for node {allocation}: checkpoint and release"));
                             let client_key = format!("{job}-{allocation}");
                             let request = v1::ReleaseAllocationRequest { client_key, allocation };
                             call!(allocations.release_allocation(request));
@@ -158,7 +167,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     }
                     Some(Kind::Ended(over)) => {
                         ended.insert(over.allocation);
-                        println!("node {} ended", over.allocation);
+                        say(format_args!("node {} ended", over.allocation));
                     }
                     _ => {}
                 }
@@ -177,6 +186,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let request = v1::GetStatementRequest { labels, min_seq: seq, ..Default::default() };
     let charged = call!(billing.get_statement(request)).charged.unwrap_or_default();
-    println!("bill: ${:.6}", charged.debit_micros as f64 / 1e6);
+    writeln!(stdout(), "bill: ${:.6}", charged.debit_micros as f64 / 1e6)?;
     if is_ready { Ok(()) } else { Err("no node was ready in time".into()) }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::api::Api;
 use kube::{Client, CustomResourceExt as _, Resource as _, ResourceExt as _};
 use kubebid_controller::leader_election::until_done;
+use kubebid_controller::output;
 use kubebid_controller::process::{ProcessArgs, Program};
 use kubebid_controller::{Manager, api_error};
 use kubebid_operator::allowed_types::AllowedTypes;
@@ -161,7 +162,7 @@ impl Run {
         let trades = [Controller::Bidnodes, Controller::Markets, Controller::Offers];
         if trades.into_iter().any(runs) && self.token_file.is_none() {
             let missing = "these controllers call the engine, which needs --token-file <FILE>";
-            Cli::command().error(ErrorKind::MissingRequiredArgument, missing).exit();
+            output::exit(&Cli::command().error(ErrorKind::MissingRequiredArgument, missing));
         }
         let service = Service {
             name: WEBHOOK_SERVICE,

@@ -2,6 +2,7 @@
 
 use super::{Done, PROGRAM};
 use clap::Args;
+use kubebid_controller::output::print;
 use kubebid_controller::process::ProcessArgs;
 use kubebid_controller::{Object, Writer, uninstall};
 use kubebid_operator::api::{BidNode, BidSlot, FINALIZER};
@@ -39,8 +40,7 @@ impl Uninstall {
             removed += without_finalizer::<Market>(writer, external).await?;
             removed += without_finalizer::<Account>(writer, external).await?;
             removed += without_finalizer::<Offer>(writer, external).await?;
-            println!("{removed} objects had a finalizer of the operator");
-            Ok(())
+            Ok(print(format_args!("{removed} objects had a finalizer of the operator\n"))?)
         })
         .await?;
         Ok(ExitCode::SUCCESS)
@@ -51,7 +51,7 @@ impl Uninstall {
 async fn without_finalizer<K: Object>(writer: &Writer, finalizer: &str) -> Result<usize, Box<dyn Error>> {
     let removed = uninstall::remove_finalizer::<K>(writer, finalizer).await?;
     for object in &removed {
-        println!("{} {object}", K::kind(&()));
+        print(format_args!("{} {object}\n", K::kind(&())))?;
     }
     Ok(removed.len())
 }

@@ -336,6 +336,8 @@ impl State {
             | Kind::UnitAdded(_)
             | Kind::UnitLeaving(_)
             | Kind::UnitBack(_)
+            | Kind::UnitResting(_)
+            | Kind::UnitResumed(_)
             | Kind::UnitRemoved(_)
             | Kind::BidPlaced(_)
             | Kind::Claimed(_)

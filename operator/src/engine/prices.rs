@@ -97,7 +97,7 @@ impl Prices {
                 ..Default::default()
             };
             let mut costs = BTreeMap::new();
-            for line in engine.answered(engine.client.get_statement(request).await)?.lines {
+            for line in engine.answered(engine.client.all(request).await)?.lines {
                 let sums = line.charged.into_iter().chain(line.accrued);
                 let cost: u64 = sums.map(|sums| sums.debit_micros).sum();
                 *costs.entry(line.label_value.unwrap_or_default()).or_default() += cost;
@@ -108,7 +108,7 @@ impl Prices {
     }
 }
 
-/// Combines the markets that a bid in a scope names into one quote, with the number of their units.
+/// Combines the markets that a bid in a scope names into one quote.
 fn markets(scope: &Scope, mut listed: Vec<v1::Market>) -> Option<Markets> {
     // A market that closes takes no bids. An older engine does not say that.
     listed.retain(|market| !matches!(market.state(), v1::market::State::Closing | v1::market::State::Ended));
@@ -116,13 +116,11 @@ fn markets(scope: &Scope, mut listed: Vec<v1::Market>) -> Option<Markets> {
     let named = scope.named(&open);
     listed.retain(|market| names_all(&named.names, std::slice::from_ref(&market.market)));
     let CombinedQuote { quote, increment_bps } = quoted(&listed)?;
-    let supplies = listed.iter().filter_map(|market| market.price.as_ref()?.supply.as_ref());
     let caps = listed.iter().filter_map(|market| market.rules.as_ref()?.ceiling_max_micros);
     Some(Markets {
         quote,
         increment_bps,
         ceiling_max_micros: caps.min().unwrap_or(u64::MAX),
-        units: supplies.map(|supply| u64::from(supply.total)).sum(),
         open,
         left_out: named.left_out,
     })

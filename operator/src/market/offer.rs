@@ -65,7 +65,7 @@ pub struct OfferStatus {
     pub provider: Option<String>,
     /// The number of units that stay on offer.
     pub capacity: u32,
-    /// Units that nobody holds.
+    /// Units that nobody holds, and that bids can get.
     pub free: u32,
     /// Units that are held and not under notice.
     pub allocated: u32,
@@ -73,6 +73,8 @@ pub struct OfferStatus {
     pub notice: u32,
     /// Units under notice that leave when it ends.
     pub leaving: u32,
+    /// Units that rest because a node on them was not ready in time: no bid gets them until `kubebid offer resume`.
+    pub resting: u32,
     /// The earnings of the provider in this market by charges so far, in USD.
     pub earnings: String,
 }
@@ -175,8 +177,7 @@ impl Offers {
     /// Returns what the provider has earned in a market by charges that were made. What running nodes accrue is not in it:
     /// it grows all the time, and each change of the status is a write.
     async fn earned(&self, market: &str) -> Result<u64, CallError> {
-        let statement =
-            self.engine.get_statement(v1::GetStatementRequest::default()).await.map_err(call_error::of)?;
+        let statement = self.engine.all(v1::GetStatementRequest::default()).await.map_err(call_error::of)?;
         let lines = statement.lines.into_iter().filter(|line| line.market == market);
         Ok(lines.filter_map(|line| line.charged).map(|sums| sums.credit_micros).sum())
     }
@@ -254,7 +255,7 @@ impl External for Offers {
         status.provider = Some(offer.provider);
         status.capacity = offer.capacity;
         (status.free, status.allocated) = (offer.free, offer.allocated);
-        (status.notice, status.leaving) = (offer.notice, offer.leaving);
+        (status.notice, status.leaving, status.resting) = (offer.notice, offer.leaving, offer.resting);
         status.earnings = Dollars(earned_micros).to_string();
     }
 

@@ -13,8 +13,6 @@ pub struct Markets {
     pub increment_bps: u64,
     /// The lowest of the highest ceilings that the markets allow, in micro-dollars per node-hour.
     pub ceiling_max_micros: u64,
-    /// The number of units that providers offer in the markets.
-    pub units: u64,
     /// The names of the open markets of the BidNode, by type, the first opened first; also of those that are left out.
     pub open: Vec<String>,
     /// The number of open markets that a bid does not name because there are too many.
@@ -25,7 +23,7 @@ pub struct Markets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ceiling {
     /// A multiple of the tick that all the markets share, at most `maxBid` and what each market allows; 0 if that is below one
-    /// tick.
+    /// tick, so that no bid can be made.
     pub ceiling_micros: u64,
     /// The lowest ceiling that can win, if this one is lower.
     pub below_floor_micros: Option<u64>,
@@ -108,12 +106,12 @@ pub fn raise_to_stay(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::api::BidStrategy;
     use std::collections::BTreeMap;
 
-    fn spec(strategy: BidStrategy, max_bid: f64) -> BidNodeSpec {
+    pub(in crate::plan) fn spec(strategy: BidStrategy, max_bid: f64) -> BidNodeSpec {
         BidNodeSpec {
             instance_type: "h100-8x".into(),
             region: None,
@@ -137,7 +135,6 @@ mod tests {
             quote,
             increment_bps: 500,
             ceiling_max_micros: 1_000_000_000_000,
-            units: 1,
             open: vec!["h100-8x/eu-west".to_owned()],
             left_out: 0,
         }
@@ -158,6 +155,16 @@ mod tests {
         check(BidStrategy::CostOptimized, 3.8, 2.6, Some(3.8));
         check(BidStrategy::Balanced, 3.8, 3.8, None);
         check(BidStrategy::AvailabilityOptimized, 3.8, 4.5, None);
+    }
+
+    #[test]
+    fn a_market_that_costs_nothing_is_bid_one_tick() {
+        let bid = |max_bid, ceiling: Ceiling| {
+            let planned = super::ceiling(&spec(BidStrategy::Balanced, max_bid), &markets(0.0, 0.0));
+            assert_eq!(planned, ceiling);
+        };
+        bid(4.5, Ceiling { ceiling_micros: 100, below_floor_micros: None });
+        bid(0.000_099, Ceiling { ceiling_micros: 0, below_floor_micros: None });
     }
 
     #[test]

@@ -16,7 +16,12 @@ pub enum Supply {
     Unknown,
     /// No market of the type is open.
     NoMarket,
-    /// No provider offers a unit.
+    /// No bid can be made: `maxBid`, or what the markets allow, is below one tick.
+    BelowTick {
+        /// The tick that all the markets share, in micro-dollars per node-hour.
+        tick_micros: u64,
+    },
+    /// No provider offers a unit that stays.
     NoUnit,
     /// Providers offer units; the ceiling may be too low for them.
     Offered(Ceiling),
@@ -25,10 +30,11 @@ pub enum Supply {
 impl Supply {
     /// Compares the markets of a BidNode, if any is open, with its ceiling.
     pub fn of(spec: &BidNodeSpec, markets: Option<&Markets>) -> Self {
-        match markets {
-            None => Supply::NoMarket,
-            Some(markets) if markets.units == 0 => Supply::NoUnit,
-            Some(markets) => Supply::Offered(ceiling::ceiling(spec, markets)),
+        let Some(markets) = markets else { return Supply::NoMarket };
+        match ceiling::ceiling(spec, markets) {
+            Ceiling { ceiling_micros: 0, .. } => Supply::BelowTick { tick_micros: markets.quote.tick_micros },
+            _ if markets.quote.floor_micros.is_none() => Supply::NoUnit,
+            ceiling => Supply::Offered(ceiling),
         }
     }
 }
@@ -298,6 +304,14 @@ fn ceiling_suffices(observation: &Observation) -> Verdict {
         (None, Supply::NoMarket) => {
             (UNKNOWN, "NoMarket", "NO_MARKET: no market of its types is open in its regions".to_owned())
         }
+        (None, Supply::BelowTick { tick_micros }) => (
+            FALSE,
+            "MaxBidBelowTick",
+            format!(
+                "no bid is made: maxBid, or what its markets allow, is below their tick of {} USD",
+                usd(tick_micros)
+            ),
+        ),
         (None, Supply::NoUnit) => {
             (UNKNOWN, "NoSupply", "NO_SUPPLY: no provider offers a node in its markets".to_owned())
         }
@@ -369,7 +383,9 @@ fn max_bid_applied(observation: &Observation) -> Verdict {
         _ if above.is_empty() => (TRUE, "Applied", "no bid is above maxBid".to_owned()),
         None => (FALSE, "Amending", "bids above maxBid are lowered".to_owned()),
         Some(until) => {
-            let message = format!("a node is protected until {until}, and its ceiling is lowered then");
+            let message = format!(
+                "a node is protected, or was kept by a raise under notice; its ceiling is lowered at {until}"
+            );
             (FALSE, "Protected", message)
         }
     };
@@ -429,6 +445,8 @@ fn conditions(was: &BidNodeStatus, observation: &Observation, active: usize, eno
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::BidStrategy;
+    use kubebid_strategy::Quote;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -575,6 +593,26 @@ mod tests {
         assert_eq!(said_of(Supply::Unknown, None), "Unknown:NotAsked");
         assert_eq!(said_of(Supply::NoMarket, None), "Unknown:NoMarket");
         assert_eq!(said_of(Supply::NoUnit, None), "Unknown:NoSupply");
+        assert_eq!(said_of(Supply::BelowTick { tick_micros: 100 }, None), "False:MaxBidBelowTick");
+    }
+
+    #[test]
+    fn a_ceiling_suffices_in_a_market_that_costs_nothing_and_only_if_a_bid_can_be_made() {
+        let supply = |max_bid, floor_micros: Option<u64>, ceiling_max_micros| {
+            let quote = Quote { reference_micros: floor_micros, floor_micros, tick_micros: 100 };
+            let open = vec!["h100-8x/eu-west".to_owned()];
+            let markets = Markets { quote, increment_bps: 500, ceiling_max_micros, open, left_out: 0 };
+            Supply::of(&ceiling::tests::spec(BidStrategy::Balanced, max_bid), Some(&markets))
+        };
+        let offered = |ceiling_micros| Supply::Offered(Ceiling { ceiling_micros, below_floor_micros: None });
+        let below_tick = Supply::BelowTick { tick_micros: 100 };
+        assert_eq!(supply(4.5, Some(0), u64::MAX), offered(100));
+        assert_eq!(supply(0.000_1, Some(0), u64::MAX), offered(100));
+        assert_eq!(supply(0.000_099, Some(0), u64::MAX), below_tick);
+        assert_eq!(supply(0.000_099, Some(2_000_000), u64::MAX), below_tick);
+        assert_eq!(supply(4.5, Some(0), 99), below_tick);
+        // All units leave, or there is none.
+        assert_eq!(supply(4.5, None, u64::MAX), Supply::NoUnit);
     }
 
     #[test]

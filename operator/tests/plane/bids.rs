@@ -232,7 +232,7 @@ async fn a_cut_waits_for_the_protection_and_says_until_when() {
     story
         .until("long", "it says that the cut waits", |status| {
             let waits = |it: &Condition| {
-                it.type_ == "MaxBidApplied" && it.status == "False" && it.message.contains("protected until")
+                it.type_ == "MaxBidApplied" && it.status == "False" && it.message.contains("is lowered at")
             };
             status.conditions.iter().any(waits)
         })
@@ -322,12 +322,15 @@ async fn a_refused_bid_is_said_and_tried_again_less_and_less_often() {
         .await;
     // After a quarter of a second at least, and then twice as long each time.
     assert!(began.elapsed() >= Duration::from_millis(3750), "{:?}", began.elapsed());
-    let slots = story.slots().list(&Default::default()).await.unwrap();
-    let refused = slots.iter().filter(|slot| {
+    let is_refused = |slot: &&BidSlot| {
         let conditions = slot.status.iter().flat_map(|status| &status.conditions);
         conditions.into_iter().any(|it| it.type_ == "Allocated" && it.reason == "BidRefused")
-    });
-    assert_eq!(refused.count(), 2, "{slots:?}");
+    };
+    story
+        .eventually("two slots say that they are refused", || async {
+            story.slots().list(&Default::default()).await.unwrap().iter().filter(is_refused).count() == 2
+        })
+        .await;
     story.market.limit_nodes_wanted(None).await;
     story.market.offer(EU, 3, 1.0).await;
     story.running("gpu", 3).await;

@@ -286,8 +286,13 @@ async fn begin_on_older_store(name: &str, unknown_for: &str) -> Story {
 #[tokio::test]
 async fn an_engine_on_an_older_store_is_noticed_and_bid_at_again() {
     let story = begin_on_older_store("older", "2s").await;
-    let message = story.says("gpu", "BidsKnown", "False", "BidUnknown").await;
-    assert!(message.contains("does not know 3 bids"), "{message}");
+    // Slot after slot finds out.
+    story
+        .until("gpu", "it says that three bids are not known", |status| {
+            let mut conditions = status.conditions.iter().filter(|it| it.reason == "BidUnknown");
+            conditions.any(|it| it.status == "False" && it.message.contains("does not know 3 bids"))
+        })
+        .await;
     story.market.offer(EU, 3, 1.0).await;
     let node = story.bidnodes().get("gpu").await.unwrap();
     story.eventually("three nodes are held again", || async { story.market.held().await.len() == 3 }).await;

@@ -199,6 +199,17 @@ impl Labels {
         self.story.eventually(&what, || async { self.made(node) >= patches }).await;
     }
 
+    /// The number of patches of nodes.
+    fn nodes_written(&self) -> usize {
+        self.patches().values().map(Vec::len).sum()
+    }
+
+    /// Waits until the audit log has so many patches of nodes.
+    async fn logged_in_all(&self, patches: usize) {
+        let what = format!("{patches} patches of nodes in the audit log");
+        self.story.eventually(&what, || async { self.nodes_written() >= patches }).await;
+    }
+
     /// The number of patches of a node that were made: Kubernetes writes a new node too, and a patch may come too late.
     fn made(&self, node: &str) -> usize {
         self.patches_of(node).into_iter().filter(|code| *code == 200).count()
@@ -568,7 +579,7 @@ async fn changes_are_made_up_for_when_the_operator_is_back() {
         labels.relabel(node, change).await;
     }
     labels.set(&pool, json!({"tier": "gold", "team": "web"})).await;
-    let nodes_written = |labels: &Labels| labels.patches().values().map(Vec::len).sum::<usize>();
+    let nodes_written = Labels::nodes_written;
     let before = nodes_written(&labels);
     labels.start(&["--controllers", "labels"]);
     labels.synced(&pool, 17).await;
@@ -582,12 +593,14 @@ async fn changes_are_made_up_for_when_the_operator_is_back() {
         let labelled = labels.labelled(node, "tier", tier).await;
         assert_eq!(labelled.labels().get("team").map(String::as_str), team);
     }
+    labels.logged_in_all(before + 50).await;
     let after = nodes_written(&labels);
     assert_eq!(after - before, 50, "one patch each");
     // Nothing is left to do at the next start.
     labels.start(&["--controllers", "labels"]);
     labels.relabel(&nodes[2], json!({POOL: pool})).await;
     labels.synced(&pool, 18).await;
+    labels.logged_in_all(after + 1).await;
     assert_eq!(nodes_written(&labels), after + 1);
 }
 
@@ -608,6 +621,7 @@ async fn many_nodes_get_one_patch_each() {
     labels.set(&pool, json!({"tier": "gold", "team": "ml"})).await;
     labels.synced(&pool, 200).await;
     labels.labelled(&labels.name("0"), "team", Some("ml")).await;
+    labels.logged_in_all(400).await;
     let patches = labels.patches();
     let of_pool = patches.iter().filter(|(node, _)| node.starts_with(&labels.story.namespace));
     let counts: Vec<_> = of_pool.map(|(_, codes)| codes.as_slice()).collect();
@@ -813,7 +827,8 @@ async fn without_the_definition_the_operator_says_so() {
     story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
     story.running("gpu", 1).await;
     let missing = "NodePoolLabelSet is not defined in the cluster";
-    assert!(story.operator.as_ref().unwrap().log().contains(missing));
+    let is_said = || story.operator.as_ref().unwrap().log().contains(missing);
+    story.eventually("it says so", || std::future::ready(is_said())).await;
     story.start_operator(&["--controllers", "labels"]);
     let operator = story.operator.as_mut().unwrap();
     timeout(PATIENCE, operator.ended()).await.expect("it ends");

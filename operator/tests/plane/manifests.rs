@@ -71,19 +71,25 @@ async fn lose(story: &Story, name: &str) {
     story.running(name, 2).await;
     let rival = story.market.rival_bids(EU, 4, 20.0).await;
     story.until_pod(name, "it is deleted", |pod| pod.is_none()).await;
-    assert!(story.operator.as_ref().unwrap().log().contains("there was no time to ask"));
+    let is_said = || story.operator.as_ref().unwrap().log().contains("there was no time to ask");
+    story.eventually("the operator says why", || std::future::ready(is_said())).await;
     story.market.rival_cancels(rival).await;
     story.delete(name).await;
     story.gone(name).await;
     unhindered(story);
 }
 
-/// Returns the rights that a service account of a folder was granted and has not used.
-fn unused(plane: &Plane, account: &Account, name: &str, roles: &[&[&str]]) -> Vec<String> {
+/// Waits until a service account of a folder has used all rights that it was granted, except these. Events are written
+/// late, and the audit log has a request later than its effect is seen.
+async fn until_used(story: &Story, account: &Account, name: &str, roles: &[&[&str]], except: &[&str]) {
     let own: [&[&str]; 2] = [&["clusterrole", name], &["role", name, "-n", SYSTEM]];
-    let granted = own.iter().chain(roles).flat_map(|role| plane.granted_rights(role));
-    let used = account.used_rights();
-    granted.filter(|right| !used.contains(right)).collect()
+    let granted: Vec<String> =
+        own.iter().chain(roles).flat_map(|role| story.plane.granted_rights(role)).collect();
+    let unused = || {
+        let used = account.used_rights();
+        granted.iter().filter(|right| !used.contains(*right)).cloned().collect::<Vec<_>>()
+    };
+    story.eventually(&format!("{name} uses its rights"), || std::future::ready(unused() == except)).await;
 }
 
 fn runs(pod: Option<&Pod>) -> bool {
@@ -133,7 +139,7 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     plane.get(&["apply", "-k", &at(manifests().join("operator-with-kwok"))]);
     story.start_operator(&lease);
     live(&story, "kwok").await;
-    assert_eq!(unused(plane, &account, OPERATOR, &[]), UNSEEN);
+    until_used(&story, &account, OPERATOR, &[], &UNSEEN).await;
 }
 
 /// Writes the token of a Secret to a file, as a mounted Secret has it.
@@ -258,10 +264,9 @@ async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes_and_ends_at_once() 
             |line: &&str| line.to_lowercase().contains("forbidden") && !line.contains("being terminated");
         assert_eq!(log.lines().find(is_refused), None);
     }
-    let nothing = Vec::<String>::new();
     let secrets: [&[&str]; 1] = [&["clusterrole", "kubebid-token-secrets"]];
-    assert_eq!(unused(plane, &markets_account, "kubebid-markets", &secrets), nothing);
-    assert_eq!(unused(plane, &offers_account, "kubebid-offers", &[]), nothing);
+    until_used(&story, &markets_account, "kubebid-markets", &secrets, &[]).await;
+    until_used(&story, &offers_account, "kubebid-offers", &[], &[]).await;
 }
 
 /// Rights that no request shows: the API server checks them in an admission plugin that is not on here.

@@ -9,7 +9,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
 use kubebid_operator::api::{BidNode, BidNodeStatus, BidSlot, LABEL_UID};
 use kubebid_operator::crds::{self, CrdOptions};
-use kubebid_testkit::{Account, Plane, Process};
+use kubebid_testkit::{Account, Plane, PlaneEnd, Process};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,6 +62,8 @@ pub(crate) struct Story {
     /// The operator's program.
     pub(crate) program: PathBuf,
     pub(crate) operator: Option<Process>,
+    /// Ends a plane of its own, after the operator.
+    _end: Option<PlaneEnd>,
 }
 
 impl Story {
@@ -83,9 +85,9 @@ impl Story {
 
     /// The same, with nodes that are Unknown after so many seconds without a word.
     pub(crate) async fn alone_with_grace(name: &str, seconds: u32) -> Story {
-        let plane: &'static Plane = Box::leak(Box::new(Plane::start_with_grace(seconds)));
+        let (plane, end) = Plane::start_with_grace(seconds).leak();
         define(plane);
-        Story::on(plane, name).await
+        Story { _end: Some(end), ..Story::on(plane, name).await }
     }
 
     /// On a plane that some stories share.
@@ -98,7 +100,7 @@ impl Story {
         namespaces.create(&params, &Namespace { metadata, ..Namespace::default() }).await.unwrap();
         let (market, kubeconfig) = (Market::start().await, plane.kubeconfig());
         let program = env!("CARGO_BIN_EXE_kubebid-operator").into();
-        Story { plane, namespace, market, client, kubeconfig, program, operator: None }
+        Story { plane, namespace, market, client, kubeconfig, program, operator: None, _end: None }
     }
 
     /// Makes a service account in the namespace that may do anything, for an operator whose requests are looked at.

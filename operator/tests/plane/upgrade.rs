@@ -15,7 +15,7 @@ fn variable(name: &str) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the operator of an earlier revision: just upgrade REVISION"]
 async fn no_node_is_touched_by_an_upgrade_and_the_way_back() {
-    let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+    let (plane, _end) = Plane::start().leak();
     let old_definitions = std::fs::read_to_string(variable("KUBEBID_OLD_DEFINITIONS")).unwrap();
     plane.apply(&old_definitions);
     plane.get(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);

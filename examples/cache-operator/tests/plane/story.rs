@@ -10,7 +10,7 @@ use kube::{Client, Config, Resource};
 use kubebid_cache_operator::api::v1beta1::Cache;
 use kubebid_cache_operator::api::{self, Phase, STORED};
 use kubebid_controller::Object;
-use kubebid_testkit::{Account, Balancer, Image, Kubelet, Plane, Port, Process};
+use kubebid_testkit::{Account, Balancer, Image, Kubelet, Plane, PlaneEnd, Port, Process};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::process::Command;
@@ -108,6 +108,8 @@ pub(crate) struct Story {
     /// The webhooks that the API server asks, if it asks any.
     pub(crate) webhooks: Option<Webhooks>,
     _folder: TempDir,
+    /// Ends a plane of its own, after the operator and the webhooks.
+    _end: Option<PlaneEnd>,
 }
 
 impl Story {
@@ -132,19 +134,20 @@ impl Story {
 
     /// Begins with two running replicas whose webhooks the API server asks, on a plane of its own.
     pub(crate) async fn with_webhooks(namespace: &'static str) -> Story {
-        let mut story = Story::on(Box::leak(Box::new(Plane::start())), namespace).await;
+        let (plane, end) = Plane::start().leak();
+        let mut story = Story { _end: Some(end), ..Story::on(plane, namespace).await };
         story.add_webhooks().await;
         story
     }
 
     /// Begins without an operator, on a plane of its own that knows v1alpha1 alone.
     pub(crate) async fn with_v1alpha1(namespace: &'static str) -> Story {
-        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        let (plane, end) = Plane::start().leak();
         let mut definition = api::crd("v1alpha1", "none", "none").unwrap();
         definition.spec.versions.retain(|version| version.name == "v1alpha1");
         definition.spec.conversion = None;
         apply_definition(plane, &json!(definition).to_string());
-        Story::on(plane, namespace).await
+        Story { _end: Some(end), ..Story::on(plane, namespace).await }
     }
 
     /// Defines both versions, and starts two replicas whose webhooks the API server asks.
@@ -203,7 +206,16 @@ impl Story {
         let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let client = Client::try_from(config).unwrap();
-        Story { plane, namespace, client, account, operator: None, webhooks: None, _folder: folder }
+        Story {
+            plane,
+            namespace,
+            client,
+            account,
+            operator: None,
+            webhooks: None,
+            _folder: folder,
+            _end: None,
+        }
     }
 
     /// Starts the operator, after it has ended the one before.

@@ -9,7 +9,7 @@ use kube::{Client, Config, Resource};
 use kubebid_controller::Object;
 use kubebid_mysql_operator::api::{self, Mysql};
 use kubebid_mysql_operator::children::IMAGE;
-use kubebid_testkit::{Account, Image, Kubelet, Plane};
+use kubebid_testkit::{Account, Image, Kubelet, Plane, PlaneEnd};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -78,6 +78,8 @@ pub(crate) struct Story {
     pub(crate) account: Account,
     pub(crate) operator: Option<Operator>,
     pub(crate) folder: TempDir,
+    /// Ends a plane of its own, after the operator.
+    _end: Option<PlaneEnd>,
 }
 
 impl Story {
@@ -94,10 +96,10 @@ impl Story {
 
     /// Begins on a plane of its own, which may be disturbed.
     pub(crate) async fn alone(namespace: &'static str) -> Story {
-        let plane: &'static Plane = Box::leak(Box::new(Plane::start()));
+        let (plane, end) = Plane::start().leak();
         define(plane);
         pretend(plane);
-        let mut story = Story::on(plane, namespace).await;
+        let mut story = Story { _end: Some(end), ..Story::on(plane, namespace).await };
         story.start_operator(&["--alone"]);
         story
     }
@@ -114,7 +116,7 @@ impl Story {
         plane.get(&["create", "namespace", namespace]);
         let folder = tempfile::tempdir().unwrap();
         let account = account(plane, namespace, "mysql-operator", folder.path());
-        Story { plane, namespace, client: client(plane).await, account, operator: None, folder }
+        Story { plane, namespace, client: client(plane).await, account, operator: None, folder, _end: None }
     }
 
     /// Starts the operator, after it has ended the one before.

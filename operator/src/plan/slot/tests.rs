@@ -46,7 +46,7 @@ fn markets() -> Arc<Markets> {
     let quote = Quote { reference_micros: Some(4_000_000), floor_micros: Some(2_000_000), tick_micros: 100 };
     let open = ["h100-8x/eu-west", "h100-8x/us-east"].map(str::to_owned).to_vec();
     let ceiling_max_micros = 1_000_000_000_000;
-    Arc::new(Markets { quote, increment_bps: 500, ceiling_max_micros, units: 1, open, left_out: 0 })
+    Arc::new(Markets { quote, increment_bps: 500, ceiling_max_micros, open, left_out: 0 })
 }
 
 fn pricing(bid: Option<StandingBid>) -> Option<Pricing> {
