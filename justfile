@@ -123,6 +123,10 @@ experiments:
     cargo run --release -p market-sim -- experiment increment min-runtime notice waiting-rule --seeds 40 --hours 24 --boot 14 --work 1 \
         --worth-spread 0.15 --into docs/experiments.md --section costly-restarts --pictures docs/experiments/costly-restarts
 
+# attacks on the market: 2,000 policies with 20 seeds each, into docs/attacks.md (less than an hour). `market-sim attack --help`
+attack *arguments="--search 2000":
+    cargo run --release -p market-sim -- attack {{arguments}} --into docs/attacks.md --picture docs/attacks.svg
+
 # prices and demand of a world beside those of published traces: 60 days, 12 markets, twice
 calibrate seed="1":
     cargo run --release -p market-sim -- calibrate --days 60 --markets 12 --seed {{seed}}
