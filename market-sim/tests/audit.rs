@@ -545,7 +545,7 @@ fn rested_and_regrouped() -> Vec<Vec<Event>> {
     heard
 }
 
-/// What the auditor says of that story after the first event for which `doctor` gives others in its place is replaced by them.
+/// Returns what the auditor says of that story after the first event for which `doctor` gives others in its place is replaced by them.
 fn told_of_resting(doctor: impl Fn(&Fact) -> Option<Vec<Fact>>) -> Violation {
     let mut heard = rested_and_regrouped();
     let places =

@@ -1,4 +1,4 @@
-//! What each format of the input accepts, and what it says of input that is wrong: tables of files and of arguments.
+//! Each format of the input accepts what is harmless, and says in words what is wrong with the rest: tables of files and of arguments.
 
 use std::io::Write as _;
 use std::path::PathBuf;

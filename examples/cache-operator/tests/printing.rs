@@ -1,4 +1,4 @@
-//! What the operator prints, if it cannot be written.
+//! The operator fails with a message if its output cannot be written.
 
 use kubebid_testkit::{assert_copes_without_output, code_without_error_output};
 use std::process::Command;

@@ -112,6 +112,7 @@ impl Exchange {
         self.drop_claim_free_of_charge(node, cause);
     }
 
+    /// Drops the claim on a node under notice and charges nothing. The notice stays.
     pub(crate) fn drop_claim_free_of_charge(&mut self, node: AllocationId, cause: DropCause) {
         let by = self.take_claim(node).expect("a claim to drop");
         self.emit(Fact::ClaimDropped { node: self.node(node), by, cause });

@@ -2,7 +2,8 @@
 //!
 //! A live node is billed `max(p(t), reserve)` per node-hour, by the microsecond; under notice the price has a cap (R8). A
 //! *threshold* `x` is the reserve of a billed node, or its cap. For each threshold in use the meter keeps the integral of
-//! `max(p, x)`. A bill is a difference of two readings, since `min(c, max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`. A threshold below the price grows with the line
+//! `max(p, x)`. A bill is a difference of two readings, since `min(c, max(p, r)) = max(p, r) - max(p, c) + c` for `r <= c`.
+//! A threshold below the price grows with the line
 //! ∫p, and one above it grows by itself, so a price change concerns only the thresholds that the price
 //! crosses. The tenant with the highest losing bid pays another price, because no tenant bids against
 //! itself (R8). What that saves is kept separately, for the thresholds of that tenant.
