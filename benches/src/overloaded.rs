@@ -124,7 +124,10 @@ impl Player {
     fn set_up(&mut self, live: usize) {
         let market = MarketName::new(MARKET);
         // A node that starts is reported at once; nothing times out while a million are placed.
-        let rules = vec![RuleChange::number("start_timeout_us", 86_400_000_000)];
+        let rules = vec![
+            RuleChange::number("start_timeout_us", 86_400_000_000),
+            RuleChange::number("min_runtime_us", 900_000_000),
+        ];
         self.play(Command::OpenMarket { market: market.clone(), rules });
         for n in 0..live.div_ceil(OFFER) {
             let (provider, market) = (AccountName::new(&format!("provider-{n}")), market.clone());

@@ -110,7 +110,7 @@ impl Experiment {
                     }
                 })
                 .to_vec(),
-            Experiment::MinRuntime => minutes("min_runtime_us", &[0, 5, 15, 30, 60, 120], 15),
+            Experiment::MinRuntime => minutes("min_runtime_us", &[0, 5, 15, 30, 60, 120], 60),
             Experiment::Notice => minutes("notice_us", &[0, 2, 5, 15, 30, 60], 5),
             Experiment::Pricing => vec![
                 variant("highest losing".to_owned(), word("HighestLosing"), true),
@@ -138,7 +138,7 @@ impl Experiment {
                             (minutes, false) => format!("{minutes} min, passing over"),
                         },
                         number("min_runtime_us", minutes * 60_000_000),
-                        minutes == 15 && waits,
+                        minutes == 60 && waits,
                     )
                 })
                 .to_vec(),

@@ -2,7 +2,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "each doctor looks for one kind of event")]
 
 use kubebid_core::answer::Auction;
-use kubebid_core::command::{CancelMode, PlaceBid, RestingUnits, RuleChange, RuleValue};
+use kubebid_core::command::{CancelMode, PlaceBid, RestingUnits, RuleChange};
 use kubebid_core::event::{Bidder, ChargeReason, EndReason, Event, Fact, NoticeReason};
 use kubebid_core::numbers::Supply;
 use kubebid_core::units::{
@@ -16,6 +16,11 @@ use market_sim::jsonl::{format_command, parse_command};
 mod generate;
 
 const MARKET: MarketId = MarketId(0);
+
+/// The rules of the stories' market: a fee of 1 %, and nodes that are protected for 900 s.
+fn rules() -> Vec<RuleChange> {
+    vec![RuleChange::number("fee_bps", 100), RuleChange::number("min_runtime_us", 900_000_000)]
+}
 
 /// Two units, three tenants; displacement, a claim that comes true, a rescission, an amendment, a lost
 /// unit, releases: the events of each command, and the exchange as it is then.
@@ -58,9 +63,8 @@ fn lived() -> (Vec<Vec<Event>>, Exchange) {
         provider: who("p"),
         unit: UnitName { market: market(), provider: who("p"), number: 1 },
     };
-    let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
     let commands = [
-        (0, Command::OpenMarket { market: market(), rules: vec![fee] }),
+        (0, Command::OpenMarket { market: market(), rules: rules() }),
         (0, offer(2)),
         (1, bid("a", 1_500_000, 1)), // 3: allocation 1
         (2, bid("b", 2_000_000, 1)), // 4: allocation 2
@@ -89,11 +93,10 @@ fn lived() -> (Vec<Vec<Event>>, Exchange) {
 
 fn auditor() -> Auditor {
     let mut auditor = Auditor::new();
-    let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
     auditor.set_rules(
         MARKET,
         &MarketName::new("gpu/test"),
-        MarketRules::default().with(&[fee]).expect("a rule"),
+        MarketRules::default().with(&rules()).expect("two rules"),
     );
     auditor
 }
@@ -517,9 +520,8 @@ fn rested_and_regrouped() -> Vec<Vec<Event>> {
     };
     let cancel =
         |tenant: &str, number, mode| Command::CancelBid { tenant: who(tenant), bid: BidId(number), mode };
-    let fee = RuleChange { name: "fee_bps".into(), value: RuleValue::Number(100) };
     let commands = [
-        (0, Command::OpenMarket { market: market(), rules: vec![fee] }),
+        (0, Command::OpenMarket { market: market(), rules: rules() }),
         (0, offer),
         (1, bid("a", 1_500_000, (1, 1))), // 3: allocation 1 on unit 1, which is never ready
         (901, Command::AdvanceTime),      // unit 1 rests; allocation 2

@@ -102,7 +102,7 @@ fn example(field: &str) -> Option<Value> {
         "rule" => "R4",
         "retry_after_us" => "250000",
         "notice_us" => "120000000",
-        "min_runtime_us" => "900000000",
+        "min_runtime_us" => "3600000000",
         "start_timeout_us" => "600000000",
         "min_charge_us" => "60000000",
         "bar_us" => "3600000000",

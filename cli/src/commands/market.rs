@@ -33,7 +33,7 @@ Examples:
     /// Open a market, as administrator
     #[command(after_help = "\
 Rules that are left out have their defaults: tick 0.0001, increment 500, ceilings up to 1000000.00,
-1000 nodes a bid, minimum runtime 15m, notice 5m, start time-out 15m, minimum charge 5m, no fee.
+1000 nodes a bid, minimum runtime 1h, notice 5m, start time-out 15m, minimum charge 5m, no fee.
 
 Examples:
   kubebid --as admin market open h100-8x/eu-west

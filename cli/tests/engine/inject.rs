@@ -133,7 +133,7 @@ async fn each_drill_says_what_it_does_and_the_journal_replays() {
         &expect![[r#"
             node:  1 of t1, for bid 3
             unit:  h100/eu:p1#1
-            ends:  1970-01-01T00:15:00Z (in 13m20s), when its protection is over
+            ends:  1970-01-01T01:00:00Z (in 58m20s), when its protection is over
             p1 offers one unit less; put it back: kubebid inject restore h100/eu --provider p1 --capacity 3
         "#]],
     );

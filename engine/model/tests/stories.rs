@@ -19,7 +19,7 @@ const EU: &str = "h100/eu";
 const US: &str = "h100/us";
 const CENT: u64 = 10_000;
 
-/// A market with the default rules, in which each command leaves the invariants intact.
+/// Markets in which a node is protected for 900 s, with the default rules otherwise, and in which each command leaves the invariants intact.
 struct Story {
     model: Model,
     now: Micros,
@@ -33,7 +33,8 @@ impl Story {
     fn new() -> Story {
         let mut story = Story { model: Model::new(), now: Micros(0) };
         for market in [EU, US] {
-            story.ok(Command::OpenMarket { market: MarketName::new(market), rules: Vec::new() });
+            let rules = vec![RuleChange::number("min_runtime_us", 900 * 1_000_000)];
+            story.ok(Command::OpenMarket { market: MarketName::new(market), rules });
         }
         story
     }

@@ -7,7 +7,7 @@ use kubebid_core::{Content, Exchange, StampedCommand};
 /// The edition of the market's rules under which new records are written, and the only one that this program
 /// replays (docs/decisions/0104). A change of the rules by which an old journal would come to other events gets the
 /// next number.
-pub const BEHAVIOUR: u16 = 2;
+pub const BEHAVIOUR: u16 = 3;
 
 /// The number of bills after which one command notes only those of its last full hour. Each takes two hundred bytes
 /// until it is in the tables. A longer step of time then has one long segment, which is equally exact.

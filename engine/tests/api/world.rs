@@ -194,7 +194,8 @@ impl World {
         let channel = channel.connect().await.unwrap();
         let admin = Caller { channel: channel.clone(), bearer: Bearer(Some(secret)) };
         let world = World { engine, address, ops, admin, channel, stop, serving, folder };
-        world.open(MARKET, v1::MarketRules::default()).await;
+        let rules = v1::MarketRules { min_runtime_us: Some(900_000_000), ..Default::default() };
+        world.open(MARKET, rules).await;
         world
     }
 

@@ -101,7 +101,8 @@ impl Drill {
     }
 
     pub(crate) async fn open(&self, market: &str) {
-        let open = v1::OpenMarketRequest { market: market.to_owned(), rules: None };
+        let rules = v1::MarketRules { min_runtime_us: Some(900 * SECOND), ..Default::default() };
+        let open = v1::OpenMarketRequest { market: market.to_owned(), rules: Some(rules) };
         self.api.open_market(&self.admin, open).await.unwrap();
     }
 

@@ -35,7 +35,7 @@ pub struct Who {
 }
 
 impl World {
-    /// Starts with an open market without any bids or offers.
+    /// Starts with an open market without any bids or offers, in which nodes are protected for 900 s.
     pub async fn new() -> World {
         World::with(|_| {}).await
     }
@@ -61,7 +61,8 @@ impl World {
         let router = kubebid_engine::rest::router(api.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         let world = World { api, address, admin, known, folder, running };
-        let open = v1::OpenMarketRequest { market: MARKET.to_owned(), rules: None };
+        let rules = v1::MarketRules { min_runtime_us: Some(900 * SECOND), ..Default::default() };
+        let open = v1::OpenMarketRequest { market: MARKET.to_owned(), rules: Some(rules) };
         world.api.open_market(&world.admin.caller, open).await.unwrap();
         world
     }

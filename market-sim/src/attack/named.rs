@@ -13,6 +13,9 @@ const MARKET: Level = Level::of(BasePrice::Market, 100);
 const LOWEST: Level = Level::of(BasePrice::Lowest, 100);
 const CEILING: Level = Level::of(BasePrice::Ceiling, 100);
 
+/// Seconds after a raise under notice at which the ceiling may be lowered again under the default rules (R2).
+const UNLOCKED: u16 = 3602;
+
 /// The first slot of the second and of the third account.
 const B: u8 = SLOTS_PER_ACCOUNT as u8;
 const C: u8 = 2 * SLOTS_PER_ACCOUNT as u8;
@@ -253,7 +256,12 @@ fn tenants() -> Vec<Policy> {
                 rule(
                     Trigger::Rescinded,
                     &[],
-                    &[Action::Wait(902), lower(BidChoice::This), Action::Wait(300), lower(BidChoice::This)],
+                    &[
+                        Action::Wait(UNLOCKED),
+                        lower(BidChoice::This),
+                        Action::Wait(300),
+                        lower(BidChoice::This),
+                    ],
                 ),
                 rule(Trigger::Lost, &[], &[raise(BidChoice::This)]),
                 replace(),

@@ -18,11 +18,13 @@ use std::ops::Range;
 
 /// The reason for which a run ended early.
 #[derive(Debug, thiserror::Error)]
-#[error("{setting}, seed {seed}, policy {policy}: {fault}")]
+#[error("{setting}, seed {seed}, policy {policy}: {fault}\n{rules}")]
 pub struct AttackError {
     setting: &'static str,
     seed: u64,
     policy: String,
+    /// The rules of the policy, one on a line: a search does not keep a policy that it could not measure.
+    rules: String,
     #[source]
     fault: WorldError,
 }
@@ -64,6 +66,7 @@ impl Runs {
             setting: setting.name(),
             seed,
             policy: policy.name.clone(),
+            rules: policy.to_string(),
             fault,
         })
     }

@@ -220,14 +220,18 @@ impl Auditor {
             self.claim_charges.owe(claim.owed);
         }
         let ClaimCharges { mut charged, owed } = std::mem::take(&mut self.claim_charges);
-        for (node, tenant, amount) in owed {
-            let found = charged.iter().position(|(n, by, _)| (*n, *by) == (node, tenant));
-            let (.., debit) = found
-                .map(|at| charged.swap_remove(at))
-                .ok_or(Violation::NotCharged { node, owed: amount })?;
-            if debit != amount {
-                return Err(Violation::Bill { owed: amount });
-            }
+        for claim in owed {
+            // A tenant may owe for two of its bids that had claims on one node, at two ceilings and in any order.
+            let Some(at) = charged.iter().position(|charge| *charge == claim) else {
+                let (node, tenant, owed) = claim;
+                let of_another_amount = charged.iter().any(|(n, by, _)| (*n, *by) == (node, tenant));
+                return Err(if of_another_amount {
+                    Violation::Bill { owed }
+                } else {
+                    Violation::NotCharged { node, owed }
+                });
+            };
+            charged.swap_remove(at);
             self.sums.bills_exact += 1;
         }
         if charged.is_empty() { Ok(()) } else { Err(Violation::NotOwed) }

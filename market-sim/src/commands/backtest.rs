@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = super::fraction)]
     trying: f64,
     /// Minutes that a node of that market is protected after it is ready
-    #[arg(long, value_name = "MINUTES", default_value_t = 15, value_parser = clap::value_parser!(u64).range(0..=1440))]
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=1440))]
     min_runtime: u64,
     /// Number of seeds, each with jobs of its own
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]

@@ -90,7 +90,7 @@ impl Rules {
 
     /// The default rules of a market.
     pub const MARKET_DEFAULT: Rules = Rules {
-        min_runtime_seconds: 900,
+        min_runtime_seconds: 3600,
         notice_seconds: 300,
         min_charge_seconds: 300,
         ceiling_max_on_demand: None,

@@ -47,7 +47,7 @@ impl Default for MarketRules {
             increment_bps: 500,
             ceiling_max: 1_000_000_000_000,
             bid_nodes_max: 1000,
-            min_runtime: Micros::seconds(900),
+            min_runtime: Micros::seconds(3600),
             notice: Micros::seconds(300),
             start_timeout: Micros::seconds(900),
             min_charge: Micros::seconds(300),

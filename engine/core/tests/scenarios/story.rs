@@ -5,7 +5,7 @@
 //!
 //! | line | what it is |
 //! |---|---|
-//! | `market a100/us notice=60s tick=0.01` | opens a market; without a name `a100/eu`, which a story that opens none has with the default rules |
+//! | `market a100/us notice=60s tick=0.01` | opens a market; without a name `a100/eu`, which a story that opens none has. A node is protected for 900 s unless `min_runtime=` says otherwise; all other rules have their defaults |
 //! | `rules notice=60s` | changes rules |
 //! | `close`, `close in a100/us` | closes a market |
 //! | `offer p1 2 @ 1.10` | p1's standing offer: 2 units at a reserve of $1.10 per node-hour |
@@ -138,7 +138,8 @@ impl Teller {
         self.events.clear();
         if self.exchange.names().markets.is_empty() && verb != "market" {
             let market = MarketName::new(MARKET);
-            self.send("market", self.exchange.now(), None, Command::OpenMarket { market, rules: Vec::new() });
+            let rules = vec![short_protection()];
+            self.send("market", self.exchange.now(), None, Command::OpenMarket { market, rules });
             self.events.clear();
         }
         let key = words.after("key").map(ClientKey::new);
@@ -152,7 +153,9 @@ impl Teller {
         vec![match verb {
             "market" => {
                 let market = MarketName::new(words.name_with('/').unwrap_or(MARKET));
-                Command::OpenMarket { market, rules: words.rules() }
+                let is_new = self.exchange.market_id(&market).is_none();
+                let rules = is_new.then(short_protection).into_iter().chain(words.rules()).collect();
+                Command::OpenMarket { market, rules }
             }
             "rules" => {
                 let named = words.name_with('/').map(MarketName::new);
@@ -332,6 +335,11 @@ impl Teller {
         let starting = dump.allocations.iter().filter(|a| a.state == AllocationState::Starting);
         starting.map(|a| a.allocation).collect()
     }
+}
+
+/// Returns the minimum runtime of a story's market: shorter than the default, so that a story is soon told.
+fn short_protection() -> RuleChange {
+    RuleChange::number("min_runtime_us", 900 * 1_000_000)
 }
 
 impl Words<'_> {

@@ -58,7 +58,7 @@ impl Settings {
             reserve: Price(4_000_000),
             on_demand: Price(32_000_000),
             boot: Micros::seconds(120),
-            min_runtime: Micros::seconds(900),
+            min_runtime: Micros::seconds(3600),
             notice: Micros::seconds(300),
             checkpoint: true,
             gpus_per_node: Some(8),
