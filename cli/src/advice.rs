@@ -69,7 +69,7 @@ fn at_the_limit(refusal: &Refusal) -> String {
         "units_per_command" => {
             ("change --capacity in several steps, or resume units by name", "--units-per-command")
         }
-        "open_requests" | "watches" => {
+        "open_requests" | "watches" | "reads" => {
             return "end a watch or another command of this account first".to_owned();
         }
         _ => return "see the limits and what counts against them: kubebid whoami".to_owned(),

@@ -39,13 +39,17 @@ use labels::PendingLabels;
 use node_data::PendingNodeData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 
 /// The time for which a read waits for `min_seq` if its caller names no deadline.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time for which a waiting read goes on waiting after the server has begun to stop.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
+/// The longest time for which a read waits until earlier reads of its account have ended.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+/// The time after which a caller is asked to read again whose turn did not come.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// The time after which a caller that has too much open is asked to try again.
 const OPEN_AGAIN: Duration = Duration::from_millis(100);
 
@@ -197,6 +201,12 @@ impl Api {
         admitted
     }
 
+    /// Admits a request for a file that the market page loads. It is an open request of the address like any other, and does not count against
+    /// its rate: the page is some fifty files, and a person may load it several times a second.
+    pub(crate) fn admit_page_file(&self, extensions: &Extensions) -> Result<Slot, ApiError> {
+        self.open(&self.0.auth.nobody(extensions.get::<Origin>()), OpenCost::Requests(1))
+    }
+
     /// Counts one more open request or watch of this caller.
     fn open(&self, caller: &Caller, cost: OpenCost) -> Result<Slot, ApiError> {
         let (limits, limit_state) = (self.limits_of(caller), &caller.session.limit_state);
@@ -301,6 +311,27 @@ impl Api {
                 .saying("the tables are not written in time, or not any more"));
         }
         Ok(())
+    }
+
+    /// Waits until the projections have the market up to `min_seq`, and until it is the caller's turn to read the tables. It is
+    /// the caller's turn until the permit is dropped. A call that has a permit takes no other.
+    ///
+    /// # Errors
+    /// `LIMIT` if so many reads of the account wait that its turn does not come in time.
+    pub(crate) async fn turn_to_read(
+        &self,
+        caller: &Caller,
+        min_seq: u64,
+    ) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.projected_up_to(caller, min_seq).await?;
+        let turn = Arc::clone(&caller.session.limit_state.reads).acquire_owned();
+        match tokio::time::timeout(TURN_WAIT, turn).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => {
+                let said = "more reads of this account wait than are answered in time".to_owned();
+                Err(ApiError::limit("reads", said).again_after(READ_AGAIN))
+            }
+        }
     }
 
     /// Waits for a future. Gives up [`LAST_WAIT`] after the server has begun to stop.

@@ -15,6 +15,7 @@ mod sse;
 use crate::api::{Api, header_of};
 use crate::auth::caller::Caller;
 use crate::auth::held::held;
+use crate::auth::limits::Slot;
 use crate::auth::policy::{self, OpenCost};
 use crate::runtime::metrics::Requests;
 use crate::runtime::spans;
@@ -74,7 +75,7 @@ pub(crate) fn routes() -> Router<Api> {
     };
     let asset = async |State(api): State<Api>, request: Request| {
         let path = request.uri().path().to_owned();
-        for_anybody(&api, request, |headers| page::asset(&api, &path, headers)).await
+        for_page_file(&api, request, |headers| page::asset(&api, &path, headers)).await
     };
     let mut router = Router::new()
         .route("/", get(index))
@@ -115,7 +116,24 @@ pub(crate) fn standing_by() -> Router {
 /// Answers a request that needs no token. It counts for the address it comes from.
 async fn for_anybody(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap) -> Response) -> Response {
     let (parts, body) = request.into_parts();
-    let response = match api.admit_anybody(&parts.extensions).await {
+    let slot = api.admit_anybody(&parts.extensions).await;
+    answered(slot, parts, body, answer).await
+}
+
+/// Answers a request for a file that the market page loads.
+async fn for_page_file(api: &Api, request: Request, answer: impl FnOnce(&HeaderMap) -> Response) -> Response {
+    let (parts, body) = request.into_parts();
+    let slot = api.admit_page_file(&parts.extensions);
+    answered(slot, parts, body, answer).await
+}
+
+async fn answered(
+    slot: Result<Slot, ApiError>,
+    parts: Parts,
+    body: Body,
+    answer: impl FnOnce(&HeaderMap) -> Response,
+) -> Response {
+    let response = match slot {
         Ok(slot) => held(answer(&parts.headers), Some(slot), OpenCost::Requests(1)),
         Err(error) => problem(error),
     };

@@ -129,7 +129,7 @@ impl Api {
             after: command::number("page_token", page::after(&request.page_token)?.unwrap_or(0))?,
             limit: size + 1,
         };
-        self.projected_up_to(caller, request.min_seq).await?;
+        let _turn = self.turn_to_read(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
         let mut rows = self.0.engine.read_model().allocations(&query).await?;
         let end = page::truncate(&mut rows, size, |row| row.allocation.0);

@@ -67,7 +67,7 @@ impl Api {
             after: command::number("page_token", page::after(&request.page_token)?.unwrap_or(0))?,
             limit: size + 1,
         };
-        self.projected_up_to(caller, request.min_seq).await?;
+        let _turn = self.turn_to_read(caller, request.min_seq).await?;
         let seq = self.0.engine.projected();
         let page = self.0.engine.read_model().bid_page(&query, LOOKED_AT).await?;
         let mut rows = page.bids;

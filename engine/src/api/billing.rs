@@ -29,7 +29,8 @@ impl Api {
         let whose = caller.whose(request.account.as_deref())?;
         text::market("market", &request.market)?;
         let (from, to) = period(request.from_us, request.to_us)?;
-        self.settled_up_to(caller, request.min_seq).await?;
+        // What was applied when the call began is in the answer.
+        let _turn = self.turn_to_read(caller, request.min_seq.max(self.engine().applied())).await?;
         let seq = self.engine().projected();
         let mut query = ChargeQuery {
             account: match &whose {
@@ -92,11 +93,6 @@ impl Api {
         }
         let (charges, next_page_token) = page::fit(found, end_of_found);
         Ok(v1::ListChargesResponse { seq, charges, next_page_token })
-    }
-
-    /// Waits until the tables have everything that was applied when the call began.
-    async fn settled_up_to(&self, caller: &Caller, min_seq: u64) -> Result<(), ApiError> {
-        self.projected_up_to(caller, min_seq.max(self.engine().applied())).await
     }
 
     async fn labels(&self, bids: impl Iterator<Item = BidId>) -> Result<BTreeMap<u64, Labels>, ApiError> {

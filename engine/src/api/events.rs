@@ -17,6 +17,7 @@ use kubebid_proto::v1;
 use prost::Message;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 impl Api {
     /// WatchEvents: streams the events that the caller asks for and may see, after a cursor or from
@@ -53,7 +54,8 @@ impl Api {
             None => (self.engine().ask(|exchange| exchange.seq().0).await?, Cursor::ALL),
         };
         let journal = self.engine().journal_id();
-        let frames = follow(self.clone(), filter, live, from);
+        let reader = Arc::clone(&caller.session.limit_state);
+        let frames = follow(self.clone(), reader, filter, live, from);
         Ok(frames.map(move |frame| {
             let frame = frame?;
             let (seq, index) = frame.place;
@@ -82,7 +84,7 @@ impl Api {
         let (from, to) = period(request.from_us, request.to_us)?;
         let page_before: Option<PageEnd> = page::after(&request.page_token)?;
         let cursor = self.place_of(&request.cursor).await?;
-        self.projected_up_to(caller, request.min_seq).await?;
+        let _turn = self.turn_to_read(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let query = EventQuery {
             after: page_before.map(|end| end.0).or(cursor),

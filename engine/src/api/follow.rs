@@ -4,6 +4,7 @@
 
 use super::event_filter::{EventFilter, VisibleEvents};
 use super::{Api, LOOKED_AT};
+use crate::auth::LimitState;
 use crate::events::commit::Commit;
 use crate::lifecycle::engine::Engine;
 use crate::readmodel::queries::EventQuery;
@@ -59,13 +60,14 @@ impl Events {
 /// Streams the events after `place`. The first frame comes at once, so that its reader has a cursor.
 pub(super) fn follow(
     api: Api,
+    reader: Arc<LimitState>,
     filter: EventFilter,
     live: Live,
     place: EventPlace,
 ) -> impl Stream<Item = Result<Frame, ApiError>> + Send + use<> {
     let read_first = (place < (live.began, Cursor::ALL)).then_some(live.began);
     let (live, rows) = (live.commits, FRAME_EVENTS);
-    let follow = Follow { api, filter, live, place, read_first, rows, held: None, last: None };
+    let follow = Follow { api, reader, filter, live, place, read_first, rows, held: None, last: None };
     stream::try_unfold(follow, |mut follow| async {
         let frame = follow.next().await?;
         Ok(Some((frame, follow)))
@@ -125,6 +127,8 @@ impl Commits {
 
 struct Follow {
     api: Api,
+    /// The account whose turn it must be when a table is read.
+    reader: Arc<LimitState>,
     filter: EventFilter,
     live: Commits,
     /// Everything up to and including this place was examined.
@@ -178,6 +182,8 @@ impl Follow {
         if self.filter.looks_for_labels() {
             self.api.labels_written(target).await;
         }
+        // A watch waits for as long as it takes: its place is kept.
+        let _turn = self.reader.reads.acquire().await;
         // The extent is read before the page, so the page has everything that was written by then.
         // It is read from the tables themselves, because they may have lost rows, and the place
         // must not move past events that were not seen.

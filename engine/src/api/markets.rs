@@ -168,7 +168,7 @@ impl Api {
             return Err(ApiError::bad_field("bar_us", "is from a second to a day, or 0"));
         }
         let (from, to) = period(request.from_us, request.to_us)?;
-        self.projected_up_to(caller, request.min_seq).await?;
+        let _turn = self.turn_to_read(caller, request.min_seq).await?;
         let seq = self.engine().projected();
         let from = from.unwrap_or_default();
         let (mut points, mut bars) = (Vec::new(), Vec::new());

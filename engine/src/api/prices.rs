@@ -37,7 +37,7 @@ impl Api {
     /// Works like [`Api::watch_prices`], for protocols that send the frames on as bytes.
     pub(crate) async fn watch_price_frames(
         &self,
-        _caller: &Caller,
+        caller: &Caller,
         request: v1::WatchPricesRequest,
     ) -> Result<impl Stream<Item = Result<PriceFrame, ApiError>> + Send + use<>, ApiError> {
         if !request.markets.is_empty() && !request.instance_type.is_empty() {
@@ -67,7 +67,8 @@ impl Api {
             present = page::frames(views.iter().map(|view| market::present(view)));
             shown.extend(views.iter().map(|view| (view.name.to_string(), view.seq.0)));
         }
-        let changes = follow(self.clone(), filter, live, from.unwrap_or(applied));
+        let reader = Arc::clone(&caller.session.limit_state);
+        let changes = follow(self.clone(), reader, filter, live, from.unwrap_or(applied));
         let changes = changes.map(move |changes| {
             let Changes { found_events, place } = changes?;
             // The present numbers may be later than the place at which the changes begin.

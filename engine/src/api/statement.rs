@@ -83,7 +83,7 @@ impl Api {
         let (from, to) = period(request.from_us, request.to_us)?;
         // The tables have to have everything up to `last`.
         let (last, seq) = self.engine().ask(|exchange| (exchange.now(), exchange.seq().0)).await?;
-        self.projected_up_to(caller, request.min_seq.max(self.engine().applied()).max(seq)).await?;
+        let _turn = self.turn_to_read(caller, request.min_seq.max(self.engine().applied()).max(seq)).await?;
         let seq = self.engine().projected();
         let now = self.engine().market_clock().now(last);
         let by_label = (!request.by_label.is_empty()).then_some(request.by_label);

@@ -10,7 +10,7 @@ use kubebid_core::units::AccountName;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tracing::warn;
 
 /// The interval at which the store is read again.
@@ -63,12 +63,17 @@ pub(crate) struct LimitState {
     pub(crate) offering: Arc<Mutex<()>>,
     pub(crate) open_requests: Slots,
     pub(crate) watches: Slots,
+    /// A permit for each read of the tables that the account may have at a time.
+    pub(crate) reads: Arc<Semaphore>,
     /// The requests that were not admitted.
     not_admitted: Bucket,
     /// Answers that are held back because there are many such requests.
     held_back: Slots,
 }
 
+/// The most reads of the tables that one account has at a time: half of the connections that a store has for them by default. The
+/// others wait in order, so that the reads of another account find a connection.
+const READS_OF_ACCOUNT: usize = 4;
 /// The rate at which requests that are not admitted are answered without a wait. As many may come at
 /// once.
 const NOT_ADMITTED: Rate = Rate::per_second(500);
@@ -86,6 +91,7 @@ impl LimitState {
             offering: Arc::default(),
             open_requests: Slots::default(),
             watches: Slots::default(),
+            reads: Arc::new(Semaphore::new(READS_OF_ACCOUNT)),
             not_admitted: Bucket::default(),
             held_back: Slots::default(),
         })

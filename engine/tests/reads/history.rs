@@ -155,3 +155,24 @@ async fn events_are_listed_both_ways_and_page_by_page() {
     assert_eq!(world.api.list_events(&caller("p1"), request.clone()).await.unwrap().events.len(), 1);
     assert_eq!(world.api.list_events(&caller("t2"), request).await.unwrap().events.len(), 0);
 }
+
+#[tokio::test]
+async fn numbers_of_bids_of_others_find_nothing_and_cost_no_search() {
+    let world = World::new().await;
+    let (own, other) = (world.bid("t1", 1, SECOND).await, world.bid("t2", 1, SECOND).await);
+    let listed = async |name: &str, bids: Vec<u64>| {
+        let filter = v1::EventFilter { bids, ..Default::default() };
+        let min_seq = world.api.engine().applied();
+        let request = v1::ListEventsRequest { filter: Some(filter), min_seq, ..Default::default() };
+        let events = world.api.list_events(&caller(name), request).await.unwrap().events;
+        let placed = |event: v1::Event| {
+            let Some(v1::event::Kind::BidPlaced(placed)) = event.kind else { return None };
+            Some(placed.bid)
+        };
+        events.into_iter().filter_map(placed).collect::<Vec<_>>()
+    };
+    let unknown: Vec<u64> = (1_000..1_098).collect();
+    assert_eq!(listed("t1", [vec![own, other], unknown.clone()].concat()).await, [own]);
+    assert!(listed("t1", [vec![other], unknown].concat()).await.is_empty());
+    assert!(listed("v1", vec![own, other]).await.is_empty());
+}

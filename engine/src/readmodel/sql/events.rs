@@ -44,6 +44,11 @@ impl ReadModel {
     /// events than the limit stops, and says where.
     pub async fn event_page(&self, query: &EventQuery, most: usize) -> Result<EventPage, Fault> {
         let end_of_search = |events| Ok(EventPage { events, stopped_at: None });
+        let own = self.with_own_bids(query).await?;
+        let query = own.as_ref().unwrap_or(query);
+        if own.as_ref().is_some_and(|own| own.bids.is_empty()) {
+            return end_of_search(Vec::new());
+        }
         let Some(mut range) = self.range(query).await? else { return end_of_search(Vec::new()) };
         let labelled = self.few_bids_with(query).await?;
         let sources = Source::of(query, labelled.as_ref());
@@ -71,6 +76,20 @@ impl ReadModel {
             range.continue_after(last, query.newest_first);
             count = (count * 4).min(MOST_ROWS);
         }
+    }
+
+    /// Returns a query of an account for bids with its own bids only: it finds nothing by the others, and each bid is a search of its
+    /// own. None if the query is not one for an account and bids.
+    async fn with_own_bids(&self, query: &EventQuery) -> Result<Option<EventQuery>, Fault> {
+        let Some(account) = query.account.as_ref().filter(|_| !query.bids.is_empty()) else {
+            return Ok(None);
+        };
+        let numbers: Vec<u64> = query.bids.iter().map(|bid| bid.0).collect();
+        let mut select = Select::new("SELECT b.bid FROM bids b");
+        select.one_of(" WHERE b.bid IN ", &numbers).add(" AND b.tenant = ?", &[&account.as_str()]);
+        let rows = select.all(&self.tables.reads, "finding the bids of an account").await?;
+        let bids = rows.iter().map(|row| BidId(number(row, 0))).collect();
+        Ok(Some(EventQuery { bids, ..query.clone() }))
     }
 
     /// Returns the last `limit` events of a bid, its nodes and its claims, oldest first.
