@@ -18,6 +18,12 @@ pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Returns true if the API server refuses what a request says, and would refuse it again: the object is not valid, a role does
+/// not permit the request, or an admission policy denies it.
+pub fn is_denied(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+}
+
 /// Returns why a watch of a kind failed.
 pub(crate) fn watch_message<K: Object>(error: &watcher::Error) -> String {
     let (watcher::Error::InitialListFailed(cause)

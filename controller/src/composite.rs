@@ -3,11 +3,12 @@
 //! The wanted children are a pure function of the object. The library creates what is missing, applies what differs, and
 //! deletes children that are not wanted any more. A foreign object with the name of a child is never touched.
 
+use crate::api_error;
 use crate::applied::{has_wanted, is_applied};
 use crate::clock;
 use crate::failpoint;
 use crate::index::Index;
-use crate::object::{Object, ObjectName, controller_of};
+use crate::object::{Object, ObjectName, controller_of, group_kind};
 use crate::reconciler::{Action, Context, Error, Reconciler};
 use crate::watch::{Watch, Watches};
 use crate::writer::WriteError;
@@ -18,7 +19,7 @@ use kube::api::Api;
 use kube::core::metadata::{PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::runtime::events::EventType;
 use kube::{Resource as _, ResourceExt as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -33,6 +34,8 @@ use tracing::warn;
 pub struct Child {
     desired: Arc<dyn Desired>,
     written: Written,
+    /// The owner of a child that is there follows the wanted child, and the child may be that of an earlier object.
+    is_inherited: bool,
 }
 
 /// The way in which a child is written.
@@ -51,7 +54,7 @@ enum Written {
 impl Child {
     /// Returns a child whose fields are applied again when they differ. Its other fields are left alone.
     pub fn applied<C: Object>(object: C) -> Child {
-        Child { desired: Arc::new(object), written: Written::Applied { immutable: &[] } }
+        Child::new(object, Written::Applied { immutable: &[] })
     }
 
     /// Works like [`Child::applied`], for an object in JSON.
@@ -64,17 +67,29 @@ impl Child {
 
     /// Returns a child that is created if it is missing and never written again, such as a generated password.
     pub fn created_once<C: Object>(object: C) -> Child {
-        Child { desired: Arc::new(object), written: Written::Once }
+        Child::new(object, Written::Once)
     }
 
     /// Returns a child that is not created if it is missing, and not deleted if it is there.
     pub fn kept<C: Object>(object: C) -> Child {
-        Child { desired: Arc::new(object), written: Written::Never }
+        Child::new(object, Written::Never)
     }
 
     /// Returns a change of an object that is no child, as a merge patch. Its kind must be named by [`Kinds::add_related`].
     pub fn patched<T: Object>(object: T, patch: Value) -> Child {
-        Child { desired: Arc::new(object), written: Written::Patched(patch) }
+        Child::new(object, Written::Patched(patch))
+    }
+
+    fn new<C: Object>(object: C, written: Written) -> Child {
+        Child { desired: Arc::new(object), written, is_inherited: false }
+    }
+
+    /// Keeps a child for the next object of the name: it may be wanted without an owner reference, so that it stays when its
+    /// object is deleted, and it then belongs to the next object of that name. The owner reference of a child that is there
+    /// is made as it is wanted.
+    #[must_use]
+    pub fn inherited(self) -> Child {
+        Child { is_inherited: true, ..self }
     }
 
     /// Names parts of the object that the API server does not let anybody change, as JSON pointers such as
@@ -93,7 +108,7 @@ trait Desired: fmt::Debug + Send + Sync {
 
 impl<C: Object> Desired for C {
     fn key(&self) -> ChildKey {
-        (C::kind(&()).into_owned(), self.name_any())
+        (group_kind::<C>(), self.name_any())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -101,7 +116,7 @@ impl<C: Object> Desired for C {
     }
 }
 
-/// Kind and name of a child.
+/// Kind, with its group, and name of a child.
 type ChildKey = (String, String);
 
 /// An object of any kind.
@@ -261,13 +276,14 @@ impl<C: Composite> Reconciler for Composed<C> {
         warn_of::<C>(&object, &status, context)?;
         match outcome.refused {
             Some(error) => Err(error),
-            None if observed.conflicts.is_empty() => Ok(Action::AwaitChange),
+            None if observed.conflicts.is_empty() && !outcome.is_unreadable => Ok(Action::AwaitChange),
             None => Ok(Action::RequeueAfter(FOREIGN)),
         }
     }
 }
 
-/// The time until the next look at a foreign object that has the name of a child: nothing tells when it goes.
+/// The time until the next look at an object that has the name of a child, and is foreign or cannot be read: nothing tells
+/// when it goes.
 const FOREIGN: Duration = Duration::from_secs(30);
 /// The time until the next pass if the watch does not show a child yet that is there.
 const UNSEEN: Duration = Duration::from_millis(500);
@@ -323,7 +339,7 @@ impl<K: Object> Kinds<'_, '_, K> {
         let watch =
             self.on.map(api, move |related: &T| belongs_to(related).iter().map(ObjectName::to_ref).collect());
         let by_object = watch.index(move |related: &T| belongs_to(related).map(|name| name.to_string()));
-        self.found.insert(T::kind(&()).into_owned(), Box::new(Related { watch, by_object }));
+        self.found.insert(group_kind::<T>(), Box::new(Related { watch, by_object }));
     }
 
     fn add_children<C: Object, W: Object>(&mut self, api: Api<W>, watched: fn(C) -> W) {
@@ -336,8 +352,9 @@ impl<K: Object> Kinds<'_, '_, K> {
             names.map(|name| name.to_ref()).collect()
         });
         let by_owner = watch.index(|child: &W| Owner::of::<K, W>(child).map(|owner| owner.uid));
-        let kind = Kind { watch, by_owner, owner_of: Owner::of::<K, W>, watched };
-        self.found.insert(C::kind(&()).into_owned(), Box::new(kind));
+        let annotation = owner_annotation::<K>();
+        let kind = Kind { watch, by_owner, owner_of: Owner::of::<K, W>, annotation, watched };
+        self.found.insert(group_kind::<C>(), Box::new(kind));
     }
 }
 
@@ -371,6 +388,8 @@ enum Outcome {
     Ours(AnyObject),
     /// An object that is not ours.
     Foreign,
+    /// An object that the program cannot read, and why.
+    Unreadable(String),
     /// An object that the watch does not show yet.
     Unseen,
     /// Nothing that is a child.
@@ -382,6 +401,8 @@ struct Kind<C: Object, W: Object> {
     watch: Watch<W>,
     by_owner: Arc<Index<W>>,
     owner_of: fn(&W) -> Option<Owner>,
+    /// The annotation that names the owner.
+    annotation: String,
     watched: fn(C) -> W,
 }
 
@@ -408,9 +429,16 @@ impl<C: Object, W: Object> ChildKind for Kind<C, W> {
     ) -> BoxFuture<'a, Result<Outcome, Error<Infallible>>> {
         Box::pin(async move {
             let wanted = child.desired.as_any().downcast_ref::<C>().expect("a child of this kind");
-            match self.watch.get(&ObjectName::of(wanted).to_ref()) {
+            let name = ObjectName::of(wanted).to_ref();
+            match self.watch.get(&name) {
+                None if let Some(it) = self.watch.unreadable(&name) => {
+                    Ok(Outcome::Unreadable(it.error.clone()))
+                }
                 None if matches!(child.written, Written::Never) => Ok(Outcome::NoChild),
                 None => self.create(wanted, context).await,
+                Some(there) if child.is_inherited && self.is_inheritable(&there, wanted) => {
+                    self.inherit(context.writer.newest(there), wanted, context).await
+                }
                 Some(there) if (self.owner_of)(&there).is_none_or(|owner| owner.uid != uid) => {
                     Ok(Outcome::Foreign)
                 }
@@ -446,6 +474,41 @@ impl<C: Object, W: Object> Kind<C, W> {
             context.writer.forget(&created.uid().unwrap_or_default());
         }
         Ok(Outcome::Ours(Arc::new((self.watched)(created))))
+    }
+
+    /// Returns true if an object that is there belonged to an earlier object of the owner's name, or has another owner reference
+    /// than the wanted child: its annotation names the owner, with whatever UID, and nothing else controls it.
+    fn is_inheritable(&self, there: &W, wanted: &C) -> bool {
+        let (old, new) =
+            (there.annotations().get(&self.annotation), wanted.annotations().get(&self.annotation));
+        let Some((old_owner, owner)) =
+            old.and_then(|it| it.rsplit_once('/')).zip(new.and_then(|it| it.rsplit_once('/')))
+        else {
+            return false;
+        };
+        let has_controller = wanted.owner_references().iter().any(|it| it.controller == Some(true));
+        let mut owners = there.owner_references().iter();
+        let controller = owners.find(|it| it.controller == Some(true)).map(|it| it.uid.as_str());
+        let is_free = controller.is_none_or(|uid| uid == owner.1);
+        let is_as_wanted = controller.is_some() == has_controller && old_owner.1 == owner.1;
+        old_owner.0 == owner.0 && is_free && !is_as_wanted && there.meta().deletion_timestamp.is_none()
+    }
+
+    /// Makes the owner of a child that is there as it is wanted.
+    async fn inherit(
+        &self,
+        there: Arc<W>,
+        wanted: &C,
+        context: &Context,
+    ) -> Result<Outcome, Error<Infallible>> {
+        let others = there.owner_references().iter().filter(|it| it.controller != Some(true));
+        let owners: Vec<_> = others.chain(wanted.owner_references()).collect();
+        let annotation = json!({&self.annotation: wanted.annotations().get(&self.annotation)});
+        let metadata = json!({
+            "resourceVersion": there.resource_version(), "ownerReferences": owners, "annotations": annotation,
+        });
+        let patched = context.writer.patch(there.as_ref(), json!({"metadata": metadata})).await?;
+        Ok(patched.map_or(Outcome::NoChild, |patched| Outcome::Ours(Arc::new(patched))))
     }
 
     async fn update(
@@ -560,7 +623,7 @@ pub struct Children {
     found: BTreeMap<ChildKey, AnyObject>,
     related: BTreeMap<ChildKey, AnyObject>,
     refusals: BTreeMap<ChildKey, String>,
-    /// Wanted children whose names foreign objects have.
+    /// Wanted children whose names foreign objects have: the kind, as in `StatefulSet.apps`, and the name.
     pub conflicts: Vec<(String, String)>,
 }
 
@@ -581,7 +644,8 @@ impl Children {
         self.conflicts.contains(&key::<C>(name))
     }
 
-    /// Returns the reason for which the API server refused the last write of a child or of a related object.
+    /// Returns the reason for which the API server refused the last write of a child or of a related object, or for which the
+    /// program cannot read it.
     pub fn refusal<C: Object>(&self, name: &str) -> Option<&str> {
         self.refusals.get(&key::<C>(name)).map(String::as_str)
     }
@@ -600,7 +664,7 @@ impl Children {
 }
 
 fn key<C: Object>(name: &str) -> ChildKey {
-    (C::kind(&()).into_owned(), name.to_owned())
+    (group_kind::<C>(), name.to_owned())
 }
 
 /// The outcome of all writes of a pass.
@@ -608,6 +672,8 @@ fn key<C: Object>(name: &str) -> ChildKey {
 struct Summary {
     /// True if the watch does not show a child yet that is there.
     is_unseen: bool,
+    /// True if the program cannot read a child that is there.
+    is_unreadable: bool,
     /// The first write that the API server refused.
     refused: Option<Error<Infallible>>,
 }
@@ -675,6 +741,12 @@ impl<C: Composite> Composed<C> {
                     observed.found.insert(key, child);
                 }
                 Ok(Outcome::Foreign) => observed.conflicts.push(key),
+                Ok(Outcome::Unreadable(error)) => {
+                    observed
+                        .refusals
+                        .insert(key, format!("this version of the program cannot read it: {error}"));
+                    summary.is_unreadable = true;
+                }
                 Ok(Outcome::Unseen) => summary.is_unseen = true,
                 Ok(Outcome::NoChild) => {}
                 Err(error) => {
@@ -698,7 +770,7 @@ impl<C: Composite> Composed<C> {
 fn refusal(error: &Error<Infallible>) -> Option<&str> {
     let Error::Cluster(error) = error else { return None };
     let kube::Error::Api(status) = error.as_ref() else { return None };
-    matches!(status.code, 400 | 403 | 422).then_some(&status.message)
+    api_error::is_denied(error).then_some(&status.message)
 }
 
 #[cfg(test)]
@@ -706,7 +778,6 @@ mod tests {
     use super::*;
     use k8s_openapi::api::apps::v1::StatefulSet;
     use k8s_openapi::api::core::v1::Service;
-    use serde_json::json;
 
     /// Returns the UID of the StatefulSet that a Service belongs to.
     fn owner(annotation: Option<&str>, reference: Option<(&str, &str, &str)>) -> Option<String> {

@@ -45,8 +45,9 @@ pub trait External: Send + Sync + 'static {
     /// The permissions without the annotation `GROUP/access-permissions`.
     const PERMISSIONS: Permissions = Permissions::ALL;
 
-    /// Returns the name of the resource at its service, from the object alone: a repeated call finds the same resource. It
-    /// must never change: make the fields that it comes from immutable in the definition.
+    /// Returns the name of the resource at its service, from the object alone: a repeated call finds the same resource. Make
+    /// the fields that it comes from immutable in the definition. If it changes all the same, the object is Failed
+    /// (`IdentityChanged`) until it is what it was, and no call is made: neither resource is touched.
     fn identity(&self, object: &Self::Object) -> String;
 
     /// Names the objects that must be ready before the resource is asked for.

@@ -5,13 +5,14 @@ use crate::leader_election::Leadership;
 use crate::metrics;
 use crate::object::{Object, ObjectName};
 use crate::rate_limiter::{BackoffRange, RateLimiter, Subject};
-use crate::reconciler::{Action, Context, Error, Reconciler};
+use crate::reconciler::{Action, Context, DENIED, Error, Reconciler};
 use crate::watch::{Wakes, Watch, WatchPool, Watches};
 use crate::writer::Writer;
 use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _, select_all};
 use kube::api::Api;
 use kube::runtime::controller::{self, ReconcileRequest, applier};
+use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource as _};
 use std::any::{Any, TypeId};
@@ -21,10 +22,13 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tracing::warn;
+
+/// The number of conflicts in a row after which a pass that meets another one has failed.
+const CONFLICTS_MAX: u32 = 10;
 
 /// The annotation whose name after the group ends a backoff when its value changes, as in `example.com/reconcile-at`.
 pub const RECONCILE_AT: &str = "reconcile-at";
@@ -102,6 +106,8 @@ pub struct Manager {
     controllers: Vec<BoxFuture<'static, ()>>,
     /// Tasks that run from the start.
     tasks: Vec<BoxFuture<'static, ()>>,
+    /// The conditions of objects that cannot be read: they are written one after the other, and no watch waits.
+    conditions: UnboundedSender<BoxFuture<'static, ()>>,
 }
 
 impl std::fmt::Debug for Manager {
@@ -117,6 +123,8 @@ impl Manager {
     pub fn new(client: Client, leadership: Leadership, options: Options) -> Manager {
         let (events, event_writer) =
             recorder(client.clone(), &options.reporter, leadership.clone(), options.dry_run);
+        let (conditions, queue) = unbounded_channel::<BoxFuture<'static, ()>>();
+        let written = UnboundedReceiverStream::new(queue).for_each(|condition| condition);
         Manager {
             writer: Writer::new(
                 client.clone(),
@@ -128,12 +136,13 @@ impl Manager {
             client,
             options,
             leadership,
-            pool: WatchPool::default(),
+            pool: WatchPool::new(events.clone()),
             events,
             event_writer,
             queues: BTreeMap::new(),
             controllers: Vec::new(),
-            tasks: Vec::new(),
+            tasks: vec![written.boxed()],
+            conditions,
         }
     }
 
@@ -187,6 +196,13 @@ impl Manager {
         let watch = self.pool.watch(api);
         let own = wakes.clone();
         watch.on_change(move |object| own.wake(ObjectRef::from_obj(object)));
+        let (writer, conditions) = (self.writer.for_controller(R::NAME), self.conditions.clone());
+        watch.on_unreadable(move |object| {
+            let (writer, object) = (writer.clone(), object.clone());
+            // The receiver is gone at the end of the process.
+            let _ =
+                conditions.send(async move { writer.mark_unreadable::<R::Object>(&object).await }.boxed());
+        });
         let objects = watch.clone();
         reconciler.watches(&mut Watches { pool: &mut self.pool, objects, wakes });
         let on_pass = self.options.on_pass;
@@ -306,11 +322,15 @@ impl<R: Reconciler> Runner<R> {
                     Action::RequeueAfter(time) => controller::Action::requeue(time),
                 }
             }
-            // No failure of the object, and soon over.
-            Err(Error::Conflict) => {
+            // No failure of the object, and soon over, unless it is the answer of an admission webhook.
+            Err(Error::Conflict) if self.limiter.conflicted(subject) <= CONFLICTS_MAX => {
                 controller::Action::requeue(Duration::from_millis(50 + fastrand::u64(..100)))
             }
             Err(error) => {
+                if let Some(denial) = error.denial() {
+                    let events = &self.context.events;
+                    events.publish(object.as_ref(), None, EventType::Warning, DENIED, denial);
+                }
                 let (wait, times) = self.limiter.failed(subject, error.retry_after(), Instant::now());
                 warn!(controller = R::NAME, object = %name, times, %error, "a pass failed; it will be repeated");
                 controller::Action::requeue(wait)

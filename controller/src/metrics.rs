@@ -12,6 +12,7 @@ const API_REQUESTS: &str = "api_requests_total";
 const EXTERNAL_CALLS: &str = "external_calls_total";
 const EXTERNAL_OBJECTS: &str = "external_objects";
 const WITHHELD: &str = "dry_run_withheld_total";
+const UNREADABLE: &str = "unreadable_objects";
 const LEADER: &str = "leader";
 
 /// The first word of the names of the process, as in `kubebid_operator`.
@@ -49,6 +50,7 @@ pub fn install(prefix: &'static str, buckets: &[(String, Vec<f64>)]) -> Result<P
         name(EXTERNAL_OBJECTS),
         "Objects that stand for something outside the cluster, by controller and state"
     );
+    describe_gauge!(name(UNREADABLE), "Objects that the program cannot read, by resource");
     describe_gauge!(name(LEADER), "1 while this replica leads");
     leads(false);
     Ok(handle)
@@ -75,6 +77,12 @@ pub(crate) fn deferred(controller: &'static str, why: &'static str) {
 
 pub(crate) fn withheld(controller: &'static str) {
     counter!(name(WITHHELD), "controller" => controller).increment(1);
+}
+
+/// Sets the number of objects of a resource that the program cannot read.
+pub(crate) fn unreadable_objects(resource: &str, count: usize) {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    gauge!(name(UNREADABLE), "resource" => resource.to_owned()).set(f64::from(count));
 }
 
 pub(crate) fn leads(leads: bool) {

@@ -67,6 +67,12 @@ pub fn controller_of<K: Resource<DynamicType = ()>, C: Resource>(child: &C) -> O
     controllers.find(|owner| owner.kind == K::kind(&()) && group_of(&owner.api_version) == K::group(&()))
 }
 
+/// Returns a kind with its group, as in `StatefulSet.apps`: two groups may have a kind of one name.
+pub(crate) fn group_kind<K: Resource<DynamicType = ()>>() -> String {
+    let (kind, group) = (K::kind(&()), K::group(&()));
+    if group.is_empty() { kind.into_owned() } else { format!("{kind}.{group}") }
+}
+
 /// Returns the group of an `apiVersion`; empty for the core group.
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)

@@ -51,14 +51,9 @@ pub struct ProcessArgs {
     /// Send every write with dryRun=All and log it; needs no Lease, and no other replica notices
     #[arg(long, help_heading = "Controllers")]
     pub dry_run: bool,
-    /// The namespace of the Lease by which one replica leads
-    #[arg(
-        long,
-        default_value = "kubebid-system",
-        value_name = "NAMESPACE",
-        help_heading = "Leader election"
-    )]
-    pub lease_namespace: String,
+    /// The namespace of the Lease by which one replica leads [default: that of the pod, or of the kubeconfig]
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Leader election")]
+    pub lease_namespace: Option<String>,
     /// The name of the Lease [default: the name of the program]
     #[arg(long, value_name = "NAME", help_heading = "Leader election")]
     pub lease_name: Option<String>,
@@ -71,7 +66,8 @@ pub struct ProcessArgs {
     /// The time between two renewals of the Lease, in seconds [default: two thirds of the duration]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Leader election")]
     pub retry_period_seconds: Option<u64>,
-    /// This replica's name in the Lease, which no other has [default: the name of the program, and a random suffix]
+    /// This replica's name in the Lease, before a random suffix: no other process has the whole [default: the name of the
+    /// program]
     #[arg(long, env = "HOSTNAME", value_name = "NAME", help_heading = "Leader election")]
     pub identity: Option<String>,
     /// Run without a Lease: there is no other replica
@@ -199,6 +195,11 @@ impl ProcessArgs {
         // A pass that fails is repeated as a whole.
         client(self.silence_limit.unwrap_or(SILENCE_LIMIT), false).await
     }
+
+    /// Returns the namespace of the Lease: without the flag, that of the pod, or of the kubeconfig.
+    pub fn lease_namespace<'a>(&'a self, client: &'a Client) -> &'a str {
+        self.lease_namespace.as_deref().unwrap_or_else(|| client.default_namespace())
+    }
 }
 
 /// Returns a client of the cluster of the Pod that the process runs in, or of the kubeconfig. It counts its requests.
@@ -262,8 +263,8 @@ async fn work(
         return Ok(stopped());
     }
     let lease = args.lease_name.as_deref().unwrap_or(program.name);
-    // Two replicas of one name would both lead.
-    let identity = args.identity.clone().unwrap_or_else(|| with_suffix(program.name));
+    // Two processes of one name, as on one host, would both lead.
+    let identity = with_suffix(args.identity.as_deref().unwrap_or(program.name));
     let candidate = candidate(lease, &identity, args, client.clone())?;
     loop {
         let mut term = tokio::select! {
@@ -313,7 +314,8 @@ pub(crate) fn candidate(
     args: &ProcessArgs,
     client: Client,
 ) -> Result<Candidate, &'static str> {
-    Ok(Candidate::new(client, &args.lease_namespace, lease, identity, lease_times(args)?))
+    let namespace = args.lease_namespace(&client).to_owned();
+    Ok(Candidate::new(client, &namespace, lease, identity, lease_times(args)?))
 }
 
 /// Returns a name that no other process has.

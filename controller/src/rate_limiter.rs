@@ -28,6 +28,7 @@ struct Entry {
     uid: String,
     last_pass: Option<Instant>,
     failures: u32,
+    conflicts: u32,
     backoff: Option<Backoff>,
 }
 
@@ -112,7 +113,15 @@ impl RateLimiter {
     pub fn succeeded(&self, subject: Subject<'_>) {
         let mut entries = self.entries();
         let entry = entry_of(&mut entries, subject);
-        (entry.failures, entry.backoff) = (0, None);
+        (entry.failures, entry.conflicts, entry.backoff) = (0, 0, None);
+    }
+
+    /// Notes that a pass met a conflict. Returns how many did since one succeeded.
+    pub fn conflicted(&self, subject: Subject<'_>) -> u32 {
+        let mut entries = self.entries();
+        let entry = entry_of(&mut entries, subject);
+        entry.conflicts = entry.conflicts.saturating_add(1);
+        entry.conflicts
     }
 
     /// Notes that a pass failed. Returns the time until the next attempt, `retry_after` at least, and how many passes

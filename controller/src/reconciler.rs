@@ -1,5 +1,6 @@
 //! The trait [`Reconciler`]: a controller of one kind of object.
 
+use crate::api_error;
 use crate::events::EventRecorder;
 use crate::leader_election::Leadership;
 use crate::object::{Object, ObjectName};
@@ -85,7 +86,7 @@ impl ReconcilerError for std::convert::Infallible {
 /// Why a pass failed. It is repeated.
 #[derive(Debug)]
 pub enum Error<E> {
-    /// The object was written by somebody else meanwhile, or our copy of it is old.
+    /// The object was written by somebody else meanwhile, or our copy of it is old. It is no failure unless it goes on.
     Conflict,
     /// The API server refused a request, or did not answer.
     Cluster(Box<kube::Error>),
@@ -97,11 +98,28 @@ pub enum Error<E> {
     Own(E),
 }
 
+/// The reason of the event, and of a condition, of an object of which the API server denies a write.
+pub const DENIED: &str = "Denied";
+
+impl<E> Error<E> {
+    /// Returns the message with which the API server denies a request, if it does: the object is not valid, a role does not
+    /// permit the request, or an admission policy denies it.
+    pub fn denial(&self) -> Option<String> {
+        match self {
+            Error::Cluster(error) if api_error::is_denied(error) => Some(api_error::message(error)),
+            Error::Conflict | Error::Cluster(_) | Error::NotLeader | Error::Panicked(_) | Error::Own(_) => {
+                None
+            }
+        }
+    }
+}
+
 impl<E: ReconcilerError> Error<E> {
     /// Returns the value of the label `result` of the metrics.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Error::Conflict => "conflict",
+            Error::Cluster(error) if api_error::is_denied(error) => "denied",
             Error::Cluster(_) => "cluster",
             Error::NotLeader => "not_leader",
             Error::Panicked(_) => "panicked",

@@ -1,17 +1,31 @@
 //! Shared watches: one per kind in the process, however many controllers read it.
+//!
+//! Each object is read by itself. One that the program cannot read is not in the watch's store; it is reported, and
+//! [`Watch::unreadable`] says that it is there. The others are served.
 
 use crate::api_error;
+use crate::events::EventRecorder;
 use crate::index::Index;
+use crate::metrics;
 use crate::object::{Object, ObjectName, controller_of};
 use crate::rate_limiter::RateLimiter;
-use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::{Stream, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
 use kube::api::Api;
+use kube::core::DeserializeGuard;
+use kube::core::error_boundary::InvalidObject;
+use kube::runtime::events::EventType;
 use kube::runtime::reflector::store::Writer as StoreWriter;
 use kube::runtime::reflector::{ObjectRef, Store, reflector, store};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::any::{Any, TypeId};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,22 +36,41 @@ use tracing::warn;
 /// The most objects of one request of the first list.
 const PAGE: u32 = 2_000;
 
+/// The reason of the event about an object that the program cannot read.
+pub const UNREADABLE: &str = "Unreadable";
+
 /// All objects of a kind, as of the last event of their watch. Cheap to clone.
 pub struct Watch<K: Object> {
     store: Store<K>,
     hooks: Arc<Mutex<Hooks<K>>>,
+    unreadable: Arc<Mutex<UnreadableObjects>>,
+    events: EventRecorder,
 }
 
 struct Hooks<K> {
     indexes: Vec<Arc<Index<K>>>,
     on_change: Vec<Box<Hook<K>>>,
+    on_unreadable: Vec<Box<Hook<InvalidObject>>>,
 }
 
 type Hook<K> = dyn Fn(&K) + Send + Sync;
 
+/// The objects of a watch that the program cannot read.
+#[derive(Debug, Default)]
+struct UnreadableObjects {
+    there: BTreeMap<ObjectName, Arc<InvalidObject>>,
+    /// The ones that a list in progress has brought so far.
+    listing: BTreeMap<ObjectName, Arc<InvalidObject>>,
+}
+
 impl<K: Object> Clone for Watch<K> {
     fn clone(&self) -> Watch<K> {
-        Watch { store: self.store.clone(), hooks: Arc::clone(&self.hooks) }
+        Watch {
+            store: self.store.clone(),
+            hooks: Arc::clone(&self.hooks),
+            unreadable: Arc::clone(&self.unreadable),
+            events: self.events.clone(),
+        }
     }
 }
 
@@ -48,10 +81,10 @@ impl<K: Object> fmt::Debug for Watch<K> {
 }
 
 impl<K: Object> Watch<K> {
-    fn new() -> (Watch<K>, StoreWriter<K>) {
+    fn new(events: EventRecorder) -> (Watch<K>, StoreWriter<K>) {
         let (store, writer) = store::<K>();
-        let hooks = Hooks { indexes: Vec::new(), on_change: Vec::new() };
-        (Watch { store, hooks: Arc::new(Mutex::new(hooks)) }, writer)
+        let hooks = Hooks { indexes: Vec::new(), on_change: Vec::new(), on_unreadable: Vec::new() };
+        (Watch { store, hooks: Arc::new(Mutex::new(hooks)), unreadable: Arc::default(), events }, writer)
     }
 
     /// Returns the object with this name.
@@ -62,6 +95,17 @@ impl<K: Object> Watch<K> {
     /// Returns all objects.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.store.state()
+    }
+
+    /// Returns the metadata of the object with this name, and why the program cannot read it, if it is there and cannot be
+    /// read. What follows from the absence of an object does not follow from this.
+    pub fn unreadable(&self, reference: &ObjectRef<K>) -> Option<Arc<InvalidObject>> {
+        self.unreadable_objects().there.get(&ObjectName::from(reference)).cloned()
+    }
+
+    /// Returns all objects that the program cannot read.
+    pub fn all_unreadable(&self) -> Vec<Arc<InvalidObject>> {
+        self.unreadable_objects().there.values().cloned().collect()
     }
 
     /// Returns the store, for what kube does with it.
@@ -81,22 +125,33 @@ impl<K: Object> Watch<K> {
         self.hooks().on_change.push(Box::new(hook));
     }
 
+    /// Calls a function for each object that the program cannot read, once for each generation. Call it before the manager
+    /// runs.
+    pub(crate) fn on_unreadable(&self, hook: impl Fn(&InvalidObject) + Send + Sync + 'static) {
+        self.hooks().on_unreadable.push(Box::new(hook));
+    }
+
     fn hooks(&self) -> MutexGuard<'_, Hooks<K>> {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn unreadable_objects(&self) -> MutexGuard<'_, UnreadableObjects> {
+        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Follows the watch until it is dropped.
     async fn run(self, api: Api<K>, writer: StoreWriter<K>) {
-        let config = watcher::Config::default().page_size(PAGE);
         // The objects before a list. No event says that one of them is not in it.
         let before = Mutex::new(Vec::new());
-        let events = watcher(api, config).inspect(|event| {
-            let Ok(event) = event else { return };
-            if matches!(event, Event::InitDone) {
-                *before.lock().unwrap_or_else(PoisonError::into_inner) = self.store.state();
-            }
-            self.hooks().indexes.iter().for_each(|index| index.fold(event));
-        });
+        let events = one_by_one(api);
+        let events =
+            events.try_filter_map(|event| std::future::ready(Ok(self.sift(event)))).inspect(|event| {
+                let Ok(event) = event else { return };
+                if matches!(event, Event::InitDone) {
+                    *before.lock().unwrap_or_else(PoisonError::into_inner) = self.store.state();
+                }
+                self.hooks().indexes.iter().for_each(|index| index.fold(event));
+            });
         let changed = reflector(writer, events).default_backoff().for_each(|event| {
             match event {
                 Ok(Event::Apply(object) | Event::Delete(object)) => self.changed(&object),
@@ -121,6 +176,140 @@ impl<K: Object> Watch<K> {
     fn changed(&self, object: &K) {
         self.hooks().on_change.iter().for_each(|hook| hook(object));
     }
+
+    /// Takes the objects that cannot be read out of the events. One that could be read before is gone for the store.
+    fn sift(&self, event: Event<Guarded<K>>) -> Option<Event<K>> {
+        let last = |object: &InvalidObject| {
+            let last = self.get(&name_of(object).to_ref())?;
+            Some(Event::Delete(K::clone(&last)))
+        };
+        match event {
+            Event::Init => {
+                self.unreadable_objects().listing = BTreeMap::new();
+                Some(Event::Init)
+            }
+            Event::InitApply(Guarded(DeserializeGuard(Ok(object)))) => Some(Event::InitApply(object)),
+            Event::InitApply(Guarded(DeserializeGuard(Err(object)))) => {
+                self.report(&object);
+                self.unreadable_objects().listing.insert(name_of(&object), Arc::new(object));
+                None
+            }
+            Event::InitDone => {
+                let mut objects = self.unreadable_objects();
+                objects.there = std::mem::take(&mut objects.listing);
+                metrics::unreadable_objects(&K::plural(&()), objects.there.len());
+                Some(Event::InitDone)
+            }
+            Event::Apply(Guarded(DeserializeGuard(Ok(object)))) => {
+                self.set_unreadable(ObjectName::of(&object), None);
+                Some(Event::Apply(object))
+            }
+            Event::Apply(Guarded(DeserializeGuard(Err(object)))) => {
+                self.report(&object);
+                let last = last(&object);
+                self.set_unreadable(name_of(&object), Some(object));
+                last
+            }
+            Event::Delete(Guarded(DeserializeGuard(Ok(object)))) => {
+                self.set_unreadable(ObjectName::of(&object), None);
+                Some(Event::Delete(object))
+            }
+            Event::Delete(Guarded(DeserializeGuard(Err(object)))) => {
+                self.set_unreadable(name_of(&object), None);
+                last(&object)
+            }
+        }
+    }
+
+    fn set_unreadable(&self, name: ObjectName, object: Option<InvalidObject>) {
+        let mut objects = self.unreadable_objects();
+        let has_changed = match object {
+            Some(object) => objects.there.insert(name, Arc::new(object)).is_none(),
+            None => objects.there.remove(&name).is_some(),
+        };
+        if has_changed {
+            metrics::unreadable_objects(&K::plural(&()), objects.there.len());
+        }
+    }
+
+    /// Reports an object that cannot be read, once for each generation.
+    fn report(&self, object: &InvalidObject) {
+        let name = name_of(object);
+        let generation = |it: &InvalidObject| (it.metadata.uid.clone(), it.metadata.generation);
+        let known = self.unreadable_objects().there.get(&name).map(|known| generation(known));
+        if known == Some(generation(object)) {
+            return;
+        }
+        warn!(error = object.error, kind = %K::kind(&()), object = %name, "an object cannot be read: it is left as it is");
+        let regarding = DeserializeGuard::<K>(Err(object.clone()));
+        let note =
+            format!("this version of the program cannot read it, and leaves it as it is: {}", object.error);
+        self.events.publish(&regarding, None, EventType::Warning, UNREADABLE, note);
+        self.hooks().on_unreadable.iter().for_each(|hook| hook(object));
+    }
+}
+
+fn name_of(object: &InvalidObject) -> ObjectName {
+    ObjectName {
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+    }
+}
+
+/// An object that was read, or the metadata of one that cannot be read. The kind asks for metadata if `K` does, and its scope
+/// lets an `Api` be limited to a namespace, whatever `K` is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent, bound(deserialize = "K: DeserializeOwned + Resource"))]
+struct Guarded<K>(DeserializeGuard<K>);
+
+impl<K: Object> Resource for Guarded<K> {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+/// Returns the events of a watch. An object that cannot be read fails alone.
+fn one_by_one<K: Object>(api: Api<K>) -> impl Stream<Item = watcher::Result<Event<Guarded<K>>>> {
+    let namespace = api.namespace().map(str::to_owned);
+    let all = Api::<Guarded<K>>::all(api.into_client());
+    let api = match namespace {
+        Some(namespace) => all.constrain(&namespace),
+        None => all,
+    };
+    watcher(api, watcher::Config::default().page_size(PAGE)).map_ok(|event| {
+        event.modify(|object| {
+            if let Guarded(DeserializeGuard(Err(object))) = object {
+                object.metadata.managed_fields = None;
+            }
+        })
+    })
 }
 
 /// Wakes objects of one controller. Cheap to clone.
@@ -209,8 +398,8 @@ impl<K: Object> Watches<'_, K> {
 }
 
 /// All watches of the process.
-#[derive(Default)]
 pub(crate) struct WatchPool {
+    events: EventRecorder,
     /// The watches by kind and path.
     watches: BTreeMap<(TypeId, String), Box<dyn Any + Send>>,
     running: Vec<BoxFuture<'static, ()>>,
@@ -224,13 +413,18 @@ impl fmt::Debug for WatchPool {
 }
 
 impl WatchPool {
+    /// Returns a pool without watches. `events` gets the events about objects that cannot be read.
+    pub(crate) fn new(events: EventRecorder) -> WatchPool {
+        WatchPool { events, watches: BTreeMap::new(), running: Vec::new(), ready: Vec::new() }
+    }
+
     /// Returns the watch of a kind, in all namespaces or in one, whichever the `Api` is of.
     pub(crate) fn watch<K: Object>(&mut self, api: Api<K>) -> Watch<K> {
         let key = (TypeId::of::<K>(), api.resource_url().to_owned());
         if let Some(watch) = self.watches.get(&key).and_then(|watch| watch.downcast_ref::<Watch<K>>()) {
             return watch.clone();
         }
-        let (watch, writer) = Watch::new();
+        let (watch, writer) = Watch::new(self.events.clone());
         let reader = watch.store.clone();
         self.ready.push((
             K::plural(&()).into_owned(),

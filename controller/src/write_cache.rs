@@ -5,40 +5,58 @@ use kube::ResourceExt as _;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The time for which a write is remembered that no watch delivers: the process does not watch the kind.
+const MEMORY: Duration = Duration::from_secs(600);
+/// The number of writes after which those that are too old are forgotten.
+const SWEEP: usize = 1_000;
 
 /// Objects of any kind as they were last written, by UID.
 #[derive(Debug, Default)]
-pub struct WriteCache(Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>);
+pub struct WriteCache(Mutex<Writes>);
+
+#[derive(Debug, Default)]
+struct Writes {
+    objects: BTreeMap<String, (Arc<dyn Any + Send + Sync>, Instant)>,
+    /// The number of writes since old ones were last forgotten.
+    since_sweep: usize,
+}
 
 impl WriteCache {
     /// Remembers an object as the API server answered a write.
     pub fn put<K: Object>(&self, object: K) {
-        if let Some(uid) = object.uid() {
-            self.objects().insert(uid, Arc::new(object));
+        let Some(uid) = object.uid() else { return };
+        let (mut writes, now) = (self.writes(), Instant::now());
+        writes.objects.insert(uid, (Arc::new(object), now));
+        writes.since_sweep += 1;
+        if writes.since_sweep >= SWEEP {
+            writes.since_sweep = 0;
+            writes.objects.retain(|_, (_, written)| now.duration_since(*written) < MEMORY);
         }
     }
 
     /// Returns the object as it was written, if the watch has not delivered that write yet; as it was seen otherwise.
     pub fn newest<K: Object>(&self, seen: Arc<K>) -> Arc<K> {
         let uid = seen.uid().unwrap_or_default();
-        let mut objects = self.objects();
-        let Some(written) = objects.get(&uid).and_then(|object| Arc::clone(object).downcast::<K>().ok())
-        else {
-            return seen;
-        };
+        let mut writes = self.writes();
+        let written =
+            writes.objects.get(&uid).and_then(|(object, _)| Arc::clone(object).downcast::<K>().ok());
+        let Some(written) = written else { return seen };
         if version(written.as_ref()) > version(seen.as_ref()) {
             return written;
         }
-        objects.remove(&uid);
+        writes.objects.remove(&uid);
         seen
     }
 
     /// Forgets an object that is gone.
     pub fn forget(&self, uid: &str) {
-        self.objects().remove(uid);
+        self.writes().objects.remove(uid);
     }
 
-    fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn Any + Send + Sync>>> {
+    fn writes(&self) -> MutexGuard<'_, Writes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -57,6 +75,18 @@ mod tests {
     fn node(version: &str) -> Node {
         serde_json::from_value(json!({"metadata": {"name": "n", "uid": "u", "resourceVersion": version}}))
             .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_no_watch_delivers_is_forgotten_after_a_while() {
+        let cache = WriteCache::default();
+        let put = |uid: usize| {
+            cache.put::<Node>(serde_json::from_value(json!({"metadata": {"uid": uid.to_string()}})).unwrap());
+        };
+        (0..SWEEP).for_each(put);
+        tokio::time::advance(MEMORY).await;
+        (SWEEP..2 * SWEEP).for_each(put);
+        assert_eq!(cache.writes().objects.len(), SWEEP);
     }
 
     #[test]

@@ -5,19 +5,30 @@
 //! until the watch delivers it.
 
 use crate::api_error;
+use crate::clock;
+use crate::conditions::{self, NewCondition};
 use crate::leader_election::Leadership;
 use crate::metrics;
 use crate::object::{Object, ObjectName};
+use crate::watch::UNREADABLE;
 use crate::write_cache::WriteCache;
 use kube::api::{
-    DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy, Request,
+    DeleteParams, EvictParams, ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams, PostParams,
+    Preconditions, PropagationPolicy, Request,
 };
+use kube::core::PartialObjectMetaExt as _;
+use kube::core::error_boundary::InvalidObject;
 use kube::{Client, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
-use tracing::info;
+use tracing::{info, warn};
+
+/// The condition of an object that the program cannot read, which is false then and absent otherwise.
+const READABLE: &str = "Readable";
+/// The field manager of this condition: no status of a controller has it.
+const READABLE_MANAGER: &str = "kubebid-readable";
 
 /// Writes objects on behalf of one controller. Cheap to clone.
 #[derive(Clone)]
@@ -167,13 +178,20 @@ impl Writer {
     /// # Errors
     /// [`WriteError::Conflict`] if the object has changed meanwhile, and the others of [`WriteError`].
     pub async fn status<K: Object>(&self, object: &K, status: &impl Serialize) -> Result<K, WriteError> {
-        let status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
-        let there = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
-        if there.get("status") == Some(&status) {
+        let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
+        let mut there = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
+        // The program reads the object, so the condition that it cannot goes.
+        take_readable(&mut status);
+        let was_unreadable = there.get_mut("status").is_some_and(take_readable);
+        if there.get("status") == Some(&status) && !was_unreadable {
             return Ok(object.clone());
         }
         self.check("status", object)?;
-        let version = object.resource_version();
+        let version = if was_unreadable {
+            self.apply_readable(object, json!({})).await?.resource_version()
+        } else {
+            object.resource_version()
+        };
         let applied = Patch::Apply(json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
@@ -192,6 +210,47 @@ impl Writer {
             }
             answer => Ok(answer?),
         }
+    }
+
+    /// Sets the condition `Readable` of an object that the program cannot read to false, if the object is of a kind with
+    /// conditions. An object that does not take it has the event only.
+    pub(crate) async fn mark_unreadable<K: Object>(&self, object: &InvalidObject) {
+        // The conditions of Kubernetes' own kinds are not ours to write.
+        if !K::group(&()).contains('.') || K::group(&()).ends_with(".k8s.io") {
+            return;
+        }
+        let mut list = Vec::new();
+        let message = format!("this version of the program cannot read the object: {}", object.error);
+        let condition = NewCondition::new(READABLE, false, UNREADABLE, message);
+        conditions::set(&mut list, condition, object.metadata.generation, clock::now());
+        let mut metadata = object.metadata.clone().into_request_partial::<K>();
+        // Whoever has changed the object in the meantime has not changed that.
+        metadata.metadata.resource_version = None;
+        if self.check("status", &metadata).is_ok()
+            && let Err(error) = self.apply_readable(&metadata, json!({"conditions": list})).await
+        {
+            let name = ObjectName::of(&metadata);
+            warn!(kind = %K::kind(&()), object = %name, error = api_error::message(&error), "no condition Readable");
+        }
+    }
+
+    /// Applies a status that has the condition `Readable`, or does not have it. Returns the metadata of the object.
+    async fn apply_readable<K: Object>(
+        &self,
+        object: &K,
+        status: Value,
+    ) -> Result<PartialObjectMeta<K>, kube::Error> {
+        let mut metadata = json!({"name": object.name_any(), "uid": object.uid()});
+        if let Some(version) = object.resource_version() {
+            metadata["resourceVersion"] = json!(version);
+        }
+        let applied = Patch::Apply(json!({
+            "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": metadata, "status": status,
+        }));
+        let params = PatchParams::apply(READABLE_MANAGER).force();
+        let params = if self.dry_run { params.dry_run() } else { params };
+        let request = request_for(object).patch_subresource("status", &object.name_any(), &params, &applied);
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
     }
 
     async fn patch_status<K: Object, P: Serialize + fmt::Debug>(
@@ -321,10 +380,31 @@ impl Writer {
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            // A test of the patch failed: the object has changed.
-            Err(kube::Error::Api(status)) if status.is_invalid() => Err(WriteError::Conflict),
+            // The answer to a test of the patch that failed. An admission policy denies a patch with the same code.
+            Err(kube::Error::Api(status)) if status.is_invalid() => {
+                let there = self.metadata::<K>(&ObjectName::of(object)).await?;
+                let is_as_meant = there.is_some_and(|there| {
+                    there.uid() == object.uid()
+                        && there.finalizers().get(place).is_some_and(|it| it == finalizer)
+                });
+                let error = kube::Error::Api(status);
+                Err(if is_as_meant { WriteError::Cluster(Box::new(error)) } else { WriteError::Conflict })
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns the metadata of an object, as the API server has it; None if it is gone. A controller may list its objects, and
+    /// need not be permitted to get one.
+    async fn metadata<K: Object>(
+        &self,
+        name: &ObjectName,
+    ) -> Result<Option<PartialObjectMeta<K>>, kube::Error> {
+        let params = ListParams::default().fields(&format!("metadata.name={}", name.name));
+        let request = Request::new(path::<K>(&name.namespace)).list_metadata(&params);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let listed: ObjectList<PartialObjectMeta<K>> = self.client.request(request).await?;
+        Ok(listed.items.into_iter().next())
     }
 
     fn written<K: Object>(&self, object: K) -> K {
@@ -363,6 +443,23 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Takes the condition `Readable` out of a status. Returns true if the status had it.
+fn take_readable(status: &mut Value) -> bool {
+    let Some(list) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return false };
+    let before = list.len();
+    list.retain(|condition| condition["type"] != READABLE);
+    let had = list.len() < before;
+    let is_empty = list.is_empty();
+    // A status without conditions does not have the list.
+    if had
+        && is_empty
+        && let Some(status) = status.as_object_mut()
+    {
+        status.remove("conditions");
+    }
+    had
 }
 
 /// Returns whether a write failed because a conversion webhook did not answer.

@@ -170,6 +170,13 @@ impl Authority {
         self.shared.readiness.borrow().clone()
     }
 
+    /// Waits until this replica has a certificate.
+    pub(crate) async fn certified(&self) {
+        let mut readiness = self.shared.readiness.subscribe();
+        // The sender lives as long as the authority.
+        let _ = readiness.wait_for(|_| self.shared.leaf.load().is_some()).await;
+    }
+
     /// Returns the TLS configuration of a server, which always shows the newest certificate.
     pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
         let builder = ServerConfig::builder_with_provider(certificate::provider());

@@ -78,7 +78,8 @@ pub async fn run(
     };
     let client = args.client().await?;
     let webhooks = (service.webhooks)(client.clone());
-    let authority = webhook_args.authority(client, service, &args.lease_namespace)?;
+    let namespace = args.lease_namespace(&client).to_owned();
+    let authority = webhook_args.authority(client, service, &namespace)?;
     let listener =
         TcpListener::bind(address).map_err(|error| format!("--webhook-listen {address}: {error}"))?;
     let is_over = Notify::new();

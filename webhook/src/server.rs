@@ -213,7 +213,11 @@ pub async fn serve(
     let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(authority.server_config()))
         .acceptor(NoDelayAcceptor::new());
     let server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
-    let server = server.serve(router.into_make_service());
+    let server = async {
+        // A connection that comes before waits in the backlog of the listener: without a certificate its handshake would be denied.
+        authority.certified().await;
+        server.serve(router.into_make_service()).await
+    };
     let stopping = async {
         stop.await;
         probe.is_stopping.store(true, Ordering::SeqCst);

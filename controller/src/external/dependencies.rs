@@ -2,7 +2,7 @@
 
 use crate::external::Managed;
 use crate::external::transition::DependencyState;
-use crate::object::{Object, ObjectName};
+use crate::object::{Object, ObjectName, group_kind};
 use crate::watch::{Watch, Watches};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use kube::ResourceExt as _;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// An object that another one depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependency {
-    /// The kind, as in `Bucket`.
+    /// The kind with its group, as in `Bucket.storage.example.com`.
     pub kind: String,
     /// The name.
     pub name: ObjectName,
@@ -26,7 +26,7 @@ pub struct Dependency {
 impl Dependency {
     /// Returns a dependency on an object.
     pub fn on<D: Object>(name: ObjectName) -> Dependency {
-        Dependency { kind: D::kind(&()).into_owned(), name, is_owner: false }
+        Dependency { kind: group_kind::<D>(), name, is_owner: false }
     }
 
     /// Returns a dependency on an object that becomes an owner. It is in the same namespace, or in none.
@@ -37,7 +37,7 @@ impl Dependency {
 
 impl fmt::Display for Dependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.name)
+        write!(f, "{} {}", self.kind.split('.').next().unwrap_or_default(), self.name)
     }
 }
 
@@ -78,13 +78,14 @@ impl<K: Managed> DependencyKinds<'_, '_, K> {
     ) {
         let (objects, own) = (self.on.objects(), self.own.clone());
         let watch = self.on.map(api, move |changed: &D| {
-            let is_meant = |it: &Dependency| it.kind == D::kind(&()) && it.name == ObjectName::of(changed);
+            let is_meant =
+                |it: &Dependency| it.kind == group_kind::<D>() && it.name == ObjectName::of(changed);
             let objects = objects.all();
             let waiting = objects.iter().filter(|object| own.0(object).iter().any(is_meant));
             waiting.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
         });
         let kind = Kind { watch, dependencies: DependenciesOf(Arc::new(dependencies)) };
-        self.found.insert(D::kind(&()).into_owned(), Box::new(kind));
+        self.found.insert(group_kind::<D>(), Box::new(kind));
     }
 
     /// Watches a kind whose objects may become dependencies of others, which are found by more than a name. Each change
@@ -106,6 +107,9 @@ impl<K: Managed> DependencyKinds<'_, '_, K> {
 /// A kind of objects that others depend on.
 pub(super) trait DependencyKind: fmt::Debug + Send + Sync {
     fn find(&self, name: &ObjectName) -> Option<Found>;
+
+    /// Returns true if the object is there, and the program cannot read it.
+    fn is_unreadable(&self, name: &ObjectName) -> bool;
 }
 
 /// An object that another one depends on, as it is.
@@ -137,6 +141,10 @@ impl<D: Managed> DependencyKind for Kind<D> {
         };
         Some(Found { is_ready, owner, dependencies: (self.dependencies.0)(&object) })
     }
+
+    fn is_unreadable(&self, name: &ObjectName) -> bool {
+        self.watch.unreadable(&name.to_ref()).is_some()
+    }
 }
 
 /// The dependencies of an object as they are.
@@ -160,6 +168,10 @@ pub(super) fn look(own: &Dependency, wanted: &[Dependency], kinds: &KindMap) -> 
     for dependency in wanted {
         let kind = kinds.get(&dependency.kind).expect("a kind that was named");
         match kind.find(&dependency.name) {
+            None if kind.is_unreadable(&dependency.name) => {
+                let message = format!("this version of the program cannot read {dependency}");
+                return unmet(DependencyState::NotReady, message);
+            }
             None => return unmet(DependencyState::Missing, format!("{dependency} does not exist")),
             Some(found) if !found.is_ready => {
                 return unmet(DependencyState::NotReady, format!("{dependency} is not ready"));

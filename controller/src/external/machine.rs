@@ -15,7 +15,7 @@ use crate::failpoint;
 use crate::index::Index;
 use crate::object::ObjectName;
 use crate::phased::{self, Phased, Plan, Progress};
-use crate::reconciler::{Action, Context, Error, Reconciler};
+use crate::reconciler::{Action, Context, DENIED, Error, Reconciler};
 use crate::watch::{Watch, Watches};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Resource as _;
@@ -63,7 +63,11 @@ impl<E: External> Reconciler for Machine<E> {
     fn watches(&mut self, on: &mut Watches<'_, E::Object>) {
         let external = Arc::clone(&self.external);
         let objects = on.objects();
-        let by_identity = objects.index(move |object| Some(external.identity(object)));
+        // An object whose identity was changed still has the resource that is its own.
+        let by_identity = objects.index(move |object: &E::Object| {
+            let own = object.external().and_then(|status| status.identity.clone());
+            Some(own.unwrap_or_else(|| external.identity(object)))
+        });
         self.watched = Some(Watched { objects, by_identity });
         let external = Arc::clone(&self.external);
         let own = DependenciesOf(Arc::new(move |object: &E::Object| external.dependencies(object)));
@@ -168,10 +172,12 @@ impl<E: External> Phased for Machine<E> {
             | MachineStep::WriteMetadata(_)
             | MachineStep::Take(Step::Stay | Step::Enter(..) | Step::RemoveFinalizer) => return,
         };
-        let now = MicroTime(clock::now());
+        let (now, identity) = (MicroTime(clock::now()), self.external.identity(object));
+        let is_same_spec =
+            self.is_hash_of(object.external().and_then(|status| status.spec_hash.as_deref()), object);
         let status = object.external_mut();
         // A call without an answer that is made again keeps its number, and so its idempotency key.
-        let is_same = state == State::Terminating || status.spec_hash.as_ref() == Some(&hash);
+        let is_same = state == State::Terminating || is_same_spec;
         let is_repetition = status.unanswered == Some(state) && is_same;
         match state {
             // The write before the hook was seen.
@@ -200,6 +206,7 @@ impl<E: External> Phased for Machine<E> {
         }
         if state == State::Creating {
             status.origin = Some(Origin::Created);
+            status.identity = Some(identity);
         }
         enter(object, state, reason, &format!("{} is being called", state.call()));
     }
@@ -236,9 +243,13 @@ impl<E: External> Phased for Machine<E> {
             return Ok(Progress::RetryAfter(self.external.timing().poll));
         }
         let is_adopted = observation.situation.resource.exists() && observation.situation.is_ours;
+        let identity = self.external.identity(object);
         let status = object.external_mut();
         if is_adopted && status.origin.is_none() {
             status.origin = Some(Origin::Adopted);
+        }
+        if status.origin.is_some() {
+            status.identity.get_or_insert(identity);
         }
         // A call that is not answered, although the resource is seen, is unreachable too.
         if observation.situation.resource != ResourceState::Unreachable && status.unanswered.is_none() {
@@ -272,7 +283,10 @@ impl<E: External> Phased for Machine<E> {
         }
     }
 
-    fn describe(&self, object: &mut E::Object, _error: Option<&Error<CallError>>) {
+    fn describe(&self, object: &mut E::Object, error: Option<&Error<CallError>>) {
+        if let Some(denial) = error.and_then(Error::denial) {
+            set_condition(object, NewCondition::new("Synced", false, DENIED, denial));
+        }
         let state = object.external().map(|status| status.state).unwrap_or_default();
         self.states.set(E::NAME, object.meta().uid.as_deref().unwrap_or_default(), state);
     }

@@ -56,6 +56,9 @@ pub struct ExternalStatus {
     /// The way in which the resource came to be ours; absent if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The identity of the resource at its service, from the time when it is ours, or a create call is begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
     /// The time from which there is no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreachable_since: Option<MicroTime>,

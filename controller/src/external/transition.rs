@@ -108,6 +108,8 @@ pub struct Situation {
     pub is_ours: bool,
     /// An older object stands for the same resource.
     pub is_duplicate: bool,
+    /// The object stands for another resource than the one that is ours.
+    pub is_identity_changed: bool,
     /// True in Recreating if we asked for the deletion.
     pub is_deleted_by_us: bool,
     /// True in Failed if there is a reason to try again: retries are on, the generation is a new one, or no call has failed.
@@ -137,6 +139,8 @@ pub enum Reason {
     AlreadyExists,
     /// An older object stands for the same resource.
     Duplicate,
+    /// The object names another resource than the one that is its own.
+    IdentityChanged,
     /// The resource cannot be seen yet.
     NotSeenYet,
     /// The resource is at work on a call.
@@ -186,6 +190,7 @@ impl Reason {
             Reason::PermissionMissing => "PermissionMissing",
             Reason::AlreadyExists => "AlreadyExists",
             Reason::Duplicate => "Duplicate",
+            Reason::IdentityChanged => "IdentityChanged",
             Reason::NotSeenYet => "NotSeenYet",
             Reason::InProgress => "InProgress",
             Reason::TookTooLong => "TookTooLong",
@@ -225,6 +230,9 @@ pub enum Step {
 pub fn transition(state: State, it: &Situation) -> Step {
     if let Some(progress) = it.deletion {
         return deletion(state, progress, it);
+    }
+    if it.is_identity_changed {
+        return Step::Enter(State::Failed, Reason::IdentityChanged);
     }
     match it.dependencies {
         DependencyState::Met => {}
@@ -329,6 +337,9 @@ fn deletion(state: State, deletion: Deletion, it: &Situation) -> Step {
     match (deletion, it.resource) {
         (Deletion::Abandoned | Deletion::Expired, _) => Step::RemoveFinalizer,
         (Deletion::Waiting | Deletion::Now, _) if is_left => Step::RemoveFinalizer,
+        (Deletion::Waiting | Deletion::Now, _) if it.is_identity_changed => {
+            Step::Enter(State::Terminating, Reason::IdentityChanged)
+        }
         (Deletion::Waiting, _) => Step::Enter(State::Terminating, Reason::WaitingForOthers),
         (Deletion::Now, _) if state != State::Terminating => {
             Step::Enter(State::Terminating, Reason::Deleting)

@@ -13,3 +13,4 @@ mod composite;
 mod external;
 mod manager;
 mod story;
+mod unreadable;

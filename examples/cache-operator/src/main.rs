@@ -93,7 +93,6 @@ struct Operator {
 fn command_line() -> clap::Command {
     let lease = |command: clap::Command| {
         command
-            .mut_arg("lease_namespace", |arg| arg.default_value("cache-system"))
             .mut_arg("renew_deadline_seconds", |arg| {
                 arg.default_value("10").help(
                     "The time after which a leader that does not see its Lease stops writing, in seconds",
@@ -103,7 +102,14 @@ fn command_line() -> clap::Command {
                 arg.default_value("2").help("The time between two renewals of the Lease, in seconds")
             })
     };
-    Cli::command().mut_subcommand("run", lease).mut_subcommand("uninstall", lease)
+    // It runs outside the cluster, and takes the Lease of the replicas there.
+    let of_manifests = |uninstall: clap::Command| {
+        uninstall.mut_arg("lease_namespace", |arg| {
+            arg.default_value("cache-system").help("The namespace of the Lease by which one replica leads")
+        })
+    };
+    let command = Cli::command().mut_subcommand("run", lease);
+    command.mut_subcommand("uninstall", |uninstall| of_manifests(lease(uninstall)))
 }
 
 #[tokio::main]

@@ -2,25 +2,20 @@
 
 use crate::api::Engine;
 use crate::conversion::conversions;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use kube::api::Api;
 use kubebid_webhook::admission::Validate;
 use kubebid_webhook::authority::Target;
 use kubebid_webhook::server::Webhooks;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-/// The keys of the Secret of a certificate.
-const KEYS: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
-
 /// The name of the configurations of the webhooks.
 const CONFIGURATION: &str = "cache-operator";
 
 /// Returns the webhooks.
-pub fn webhooks(client: Client) -> Webhooks {
+pub fn webhooks(_: Client) -> Webhooks {
     let webhooks = Webhooks::new().conversions(conversions());
-    webhooks.mutate("/mutate", fill_in_replicas).validate("/validate", Warnings { client })
+    webhooks.mutate("/mutate", fill_in_replicas).validate("/validate", Warnings)
 }
 
 /// Returns the objects that say which authority the API server trusts.
@@ -40,24 +35,13 @@ fn fill_in_replicas(cache: &mut Value) {
     }
 }
 
-/// The warnings about a Cache.
-struct Warnings {
-    client: Client,
-}
+/// The warnings about a Cache. They come from the object alone: whoever reaches the port of the webhooks may ask, so that an
+/// answer must tell nothing of what else is in the cluster.
+struct Warnings;
 
 impl Validate for Warnings {
     async fn warnings(&self, cache: Value) -> Vec<String> {
-        let mut warnings: Vec<String> = too_few_replicas(&cache).into_iter().collect();
-        let text = |pointer: &str| cache.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let is_encrypted = cache.pointer("/spec/tls/enabled") == Some(&Value::Bool(true));
-        let (namespace, name) = (text("/metadata/namespace"), text("/spec/tls/secretName"));
-        if is_encrypted && !name.is_empty() {
-            let secrets = Api::<Secret>::namespaced(self.client.clone(), namespace);
-            // After an error it is not known what is there.
-            let secret = secrets.get_opt(name).await;
-            warnings.extend(secret.ok().and_then(|secret| incomplete_secret(name, secret.as_ref())));
-        }
-        warnings
+        too_few_replicas(&cache).into_iter().collect()
     }
 }
 
@@ -67,16 +51,6 @@ fn too_few_replicas(cache: &Value) -> Option<String> {
     let replicas = cache.pointer("/spec/replicas")?.as_i64()?;
     (is_highly_available && replicas < 3)
         .then(|| format!("highAvailability needs at least 3 replicas, and there are {replicas}"))
-}
-
-/// Warns of a Secret that is not one of a certificate. Whoever reaches the port of the webhooks can ask about any Secret, so the
-/// answer does not tell if there is another Secret of this name.
-fn incomplete_secret(name: &str, secret: Option<&Secret>) -> Option<String> {
-    let data = secret.and_then(|secret| secret.data.as_ref());
-    let is_complete = KEYS.iter().all(|key| data.is_some_and(|data| data.contains_key(*key)));
-    let keys = KEYS.join(", ");
-    (!is_complete)
-        .then(|| format!("the Secret {name} is absent or lacks one of {keys}: the servers wait for it"))
 }
 
 #[cfg(test)]
@@ -95,19 +69,6 @@ mod tests {
         assert_eq!(filled(json!({"engine": "memcached"})), 1);
         assert_eq!(filled(json!({"engine": "redis", "replicas": 5})), 5);
         assert_eq!(filled(json!({"engine": "unknown"})), Value::Null);
-    }
-
-    #[test]
-    fn a_secret_that_is_missing_or_lacks_keys_is_a_warning() {
-        let secret = |keys: &[&str]| {
-            let data: serde_json::Map<_, _> = keys.iter().map(|key| ((*key).to_owned(), json!(""))).collect();
-            serde_json::from_value::<Secret>(json!({"data": data})).unwrap()
-        };
-        let warning =
-            "the Secret a is absent or lacks one of tls.crt, tls.key, ca.crt: the servers wait for it";
-        assert_eq!(incomplete_secret("a", None).as_deref(), Some(warning));
-        assert_eq!(incomplete_secret("a", Some(&secret(&["tls.crt"]))).as_deref(), Some(warning));
-        assert_eq!(incomplete_secret("a", Some(&secret(&KEYS))), None);
     }
 
     #[test]

@@ -35,6 +35,7 @@ const CORES: &str = r"^([1-9][0-9]*m?|[0-9]+\.[0-9]{1,3})$";
     validation = Rule::new("self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
         .message("the name must be that of a Service: letters, digits and '-', with a letter first")
 )]
+#[serde(rename_all = "camelCase")]
 pub struct MysqlSpec {
     /// The size of the volume. It can grow, if the storage class allows that, but not shrink.
     #[serde(default = "default_storage")]
@@ -52,6 +53,19 @@ pub struct MysqlSpec {
     #[serde(default = "default_cpu")]
     #[schemars(with = "String", length(max = 20), extend("pattern" = CORES))]
     pub cpu: Quantity,
+    /// The rule for the volume and for its password, which belong together, when the object is deleted.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// The rule for a volume and for the Secret with its password when their Mysql is deleted.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletionPolicy {
+    /// Both stay. The next Mysql of the name has them.
+    #[default]
+    Retain,
+    /// Both are deleted.
+    Delete,
 }
 
 fn default_storage() -> Quantity {

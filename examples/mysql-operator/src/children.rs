@@ -1,6 +1,6 @@
 //! The objects that a server consists of: a Secret, a Service and a StatefulSet, all of its own name. Pure functions.
 
-use crate::api::{Mysql, NEW_PASSWORD};
+use crate::api::{DeletionPolicy, Mysql, NEW_PASSWORD};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret, Service};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -26,9 +26,14 @@ const PORT: u16 = 3306;
 const LOG_IN: &str =
     r#"MYSQL_PWD="$MYSQL_ROOT_PASSWORD" exec mysql --host="$POD_IP" --user=root --execute="SELECT 1""#;
 
-/// Returns the Secret with the password. The object is created once, and never written again.
+/// Returns the Secret with the password. The object is created once, and its data is never written again. It has no owner
+/// reference if it is to stay with the volume when the object is deleted.
 pub fn secret(mysql: &Mysql, password: &str) -> Secret {
-    child(mysql, json!({"stringData": {PASSWORD: password}}))
+    let mut secret: Secret = child(mysql, json!({"stringData": {PASSWORD: password}}));
+    if mysql.spec.deletion_policy == DeletionPolicy::Retain {
+        secret.metadata.owner_references = None;
+    }
+    secret
 }
 
 /// Returns the Service that gives the pod a name: `NAME-0.NAME`.
@@ -71,6 +76,7 @@ pub fn stateful_set(mysql: &Mysql, image: &str, storage: &Quantity) -> StatefulS
         "selector": {"matchLabels": labels(mysql)},
         "template": {"metadata": {"labels": labels(mysql)}, "spec": {"containers": [container]}},
         "volumeClaimTemplates": [claim],
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": mysql.spec.deletion_policy, "whenScaled": "Retain"},
     });
     child(mysql, json!({"spec": spec}))
 }
@@ -97,7 +103,7 @@ fn child<C: serde::de::DeserializeOwned>(mysql: &Mysql, fields: Value) -> C {
     serde_json::from_value(object).expect("an object of this kind")
 }
 
-/// Returns the name of the claim that a StatefulSet makes of the template `data`. It stays when all else is deleted.
+/// Returns the name of the claim that a StatefulSet makes of the template `data`.
 pub fn claim_name(mysql: &Mysql) -> String {
     format!("data-{}-0", mysql.name_any())
 }

@@ -14,14 +14,14 @@ use kube::{Client, Resource, ResourceExt as _};
 use kubebid_controller::composite::{Child, Children, Composite, Kinds};
 use serde_json::{Value, json};
 
-/// The controller of the Mysql objects of a namespace.
+/// The controller of Mysql objects.
 #[derive(Clone)]
 #[allow(missing_debug_implementations, reason = "kube's client has none")]
 pub struct Mysqls {
     /// The cluster.
     pub client: Client,
-    /// The namespace.
-    pub namespace: String,
+    /// The namespace of the objects; all namespaces if it is None.
+    pub namespace: Option<String>,
     /// The image of the servers.
     pub image: String,
 }
@@ -43,7 +43,7 @@ impl Composite for Mysqls {
         // If there is a Secret, this one is not written.
         let secret = secret(mysql, &random_password());
         let is_lost = lacks_password(mysql, observed);
-        let secret = if is_lost { Child::kept(secret) } else { Child::created_once(secret) };
+        let secret = if is_lost { Child::kept(secret) } else { Child::created_once(secret) }.inherited();
         let service = Child::applied(service(mysql));
         // The template follows the claim. It cannot be changed: the StatefulSet is created again, without its pod.
         let storage = claim_of(mysql, observed).and_then(size_of).unwrap_or(&mysql.spec.storage);
@@ -58,7 +58,18 @@ impl Composite for Mysqls {
 
 impl Mysqls {
     fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+        objects(&self.client, self.namespace.as_deref())
+    }
+}
+
+/// Returns the objects of a kind in a namespace, or in all.
+pub fn objects<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
+    client: &Client,
+    namespace: Option<&str>,
+) -> Api<K> {
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     }
 }
 

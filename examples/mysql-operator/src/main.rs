@@ -4,16 +4,15 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use kube::ResourceExt as _;
-use kube::api::{Api, ListParams};
+use kube::api::ListParams;
 use kubebid_controller::composite::Composed;
 use kubebid_controller::output;
 use kubebid_controller::process::{self, ProcessArgs, Program};
 use kubebid_controller::uninstall::uninstall;
-use kubebid_controller::{ControllerOptions, Writer};
+use kubebid_controller::{ControllerOptions, ObjectName, Writer};
 use kubebid_mysql_operator::api::{self, Mysql};
 use kubebid_mysql_operator::children::IMAGE;
-use kubebid_mysql_operator::controller::Mysqls;
+use kubebid_mysql_operator::controller::{Mysqls, objects};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +22,7 @@ const NAME: &str = "mysql-operator";
 /// The shortest time between two passes over one object.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs MySQL servers in a namespace of Kubernetes, one for each Mysql object
+/// Runs MySQL servers in Kubernetes, one for each Mysql object
 #[derive(Parser)]
 #[command(name = NAME, version, term_width = 100)]
 struct Cli {
@@ -52,9 +51,9 @@ struct Run {
 
 #[derive(Args)]
 struct Operator {
-    /// The namespace of the Mysql objects
-    #[arg(long, env = "SPACE", default_value = "default", value_name = "NAMESPACE")]
-    namespace: String,
+    /// Only Mysql objects of this namespace [default: all namespaces]
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
     #[command(flatten)]
     process: ProcessArgs,
 }
@@ -63,7 +62,7 @@ struct Operator {
 fn command_line() -> clap::Command {
     let lease = |command: clap::Command| {
         command
-            .mut_arg("lease_namespace", |arg| arg.env("SPACE").default_value("default"))
+            .mut_arg("lease_namespace", |arg| arg.env("SPACE"))
             .mut_arg("lease_name", |arg| {
                 arg.default_value("mysql-controller-leader").help("The name of the Lease")
             })
@@ -76,13 +75,9 @@ fn command_line() -> clap::Command {
             .mut_arg("retry_period_seconds", |arg| {
                 arg.default_value("5").help("The time between two renewals of the Lease, in seconds")
             })
-            .mut_arg("identity", |arg| arg.env("INSTANCEIDENTITY").help("This replica's name in the Lease"))
+            .mut_arg("identity", |arg| arg.env("INSTANCEIDENTITY"))
     };
-    // Two replicas with one name would both lead.
-    let named = |run: clap::Command| {
-        run.mut_arg("identity", |arg| arg.required_unless_present_any(["alone", "dry_run"]))
-    };
-    Cli::command().mut_subcommand("run", |run| named(lease(run))).mut_subcommand("uninstall", lease)
+    Cli::command().mut_subcommand("run", lease).mut_subcommand("uninstall", lease)
 }
 
 #[tokio::main]
@@ -105,12 +100,12 @@ impl Run {
         let program = Program::new(NAME, "mysql_operator")?;
         process::run(program, &self.operator.process, async |manager| {
             let (client, namespace) = (manager.client().clone(), self.operator.namespace.clone());
-            let objects = Api::namespaced(client.clone(), &namespace);
+            let mysqls_of = objects(&client, namespace.as_deref());
             let mysqls = Mysqls { client, namespace, image: self.image.clone() };
             let concurrency = self.operator.process.concurrency.unwrap_or(5);
             let options =
                 ControllerOptions { concurrency, min_interval: MIN_INTERVAL, ..ControllerOptions::default() };
-            manager.add(Composed::new(mysqls), objects, options);
+            manager.add(Composed::new(mysqls), mysqls_of, options);
             Ok(())
         })
         .await
@@ -125,10 +120,11 @@ fn print_crds() -> Result<ExitCode, Box<dyn Error>> {
 impl Operator {
     async fn uninstall(self) -> Result<ExitCode, Box<dyn Error>> {
         uninstall(NAME, &[], &self.process, async |writer: &Writer| {
-            let mysqls = Api::<Mysql>::namespaced(writer.client().clone(), &self.namespace);
-            for mysql in mysqls.list(&ListParams::default()).await? {
+            let mysqls = objects::<Mysql>(writer.client(), self.namespace.as_deref());
+            // Metadata has the same shape in all versions: an object that this version cannot read is deleted too.
+            for mysql in mysqls.list_metadata(&ListParams::default()).await? {
                 writer.delete_orphaning(&mysql).await?;
-                output::print(format_args!("{} is deleted; its server runs on\n", mysql.name_any()))?;
+                output::print(format_args!("{} is deleted; its server runs on\n", ObjectName::of(&mysql)))?;
             }
             Ok(())
         })

@@ -51,7 +51,12 @@ async fn applying_the_manifests_again_does_not_take_the_bundle_away() {
         assert_eq!(mutating_bundle(&configuration).as_ref(), Some(&wanted), "{what}");
         definition
     };
-    has_bundle("at first").await;
+    // Both replicas lead in this story: the one that is late may still write.
+    story.until(story.definitions(), DISKS, |definition| bundle(definition).as_ref() == Some(&wanted)).await;
+    let is_mutating = |configuration: &MutatingWebhookConfiguration| {
+        mutating_bundle(configuration).as_ref() == Some(&wanted)
+    };
+    story.until(configurations.clone(), "disks", is_mutating).await;
 
     let changed = manifests(&story).replace(r#""timeoutSeconds":5"#, r#""timeoutSeconds":7"#);
     story.plane.apply(&changed);

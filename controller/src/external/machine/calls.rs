@@ -145,7 +145,8 @@ impl<E: External> Machine<E> {
             message = format!("{message}; {}/{ADOPT}: \"true\" adopts it", group::<E>());
         }
         if is_create && !may_have_created && self.annotation(object, LAST_APPLIED).is_none() {
-            object.external_mut().origin = None;
+            let status = object.external_mut();
+            (status.origin, status.identity) = (None, None);
         }
         self.write_last_applied(None, object, context).await?;
         self.fail(&reason, message, error, object, context)
@@ -274,8 +275,8 @@ impl<E: External> Machine<E> {
         object: &E::Object,
         context: &Context,
     ) -> Result<Progress, Error<CallError>> {
-        context.events.publish(object, None, type_, reason, note);
         context.writer.remove_finalizer(object, &self.finalizer()).await?;
+        context.events.publish(object, None, type_, reason, note);
         Ok(Progress::Deleted)
     }
 
@@ -286,6 +287,12 @@ impl<E: External> Machine<E> {
         object: &mut E::Object,
         context: &Context,
     ) -> Result<(), Error<CallError>> {
+        // The hashes of an earlier version of the program go with its annotation.
+        let is_completed =
+            self.is_hash_of(object.external().and_then(|it| it.completed_spec.as_deref()), object);
+        if is_completed && let Some(spec) = &spec {
+            object.external_mut().completed_spec = Some(hash_of(spec));
+        }
         let name = format!("{}/{LAST_APPLIED}", group::<E>());
         let patch = json!({"metadata": {"annotations": {name: spec.map(|spec| spec.to_string())}}});
         self.write_metadata(patch, object, context).await.map(|_| ())

@@ -57,6 +57,7 @@ impl<D> ExternalObservation<D> {
     pub(super) fn needs_resource(&self) -> bool {
         let it = &self.situation;
         match it.deletion {
+            _ if it.is_identity_changed => false,
             None => it.dependencies == DependencyState::Met && !it.is_duplicate,
             Some(Deletion::Now) => self.state == State::Terminating && it.permissions.delete && it.is_ours,
             Some(Deletion::Waiting | Deletion::Abandoned | Deletion::Expired) => false,
@@ -74,7 +75,6 @@ impl<E: External> Machine<E> {
         let own = Dependency::on::<E::Object>(ObjectName::of(object));
         let dependencies = look(&own, &self.external.dependencies(object), &self.dependency_kinds);
         let is_wished = annotation(ADOPT) == Some("true");
-        let spec_hash = hash_of(&object.spec_json());
         let is_new = status.observed_generation != object.meta().generation;
         let call_failed = status.state == State::Failed && !is_machine_reason(&status.reason);
         let mut observation = ExternalObservation {
@@ -85,11 +85,15 @@ impl<E: External> Machine<E> {
             situation: Situation {
                 resource: ResourceState::Unreachable,
                 permissions: *permissions.as_ref().unwrap_or(&Permissions::NONE),
-                is_completion_due: E::COMPLETES && status.completed_spec.as_ref() != Some(&spec_hash),
+                is_completion_due: E::COMPLETES && !self.is_hash_of(status.completed_spec.as_deref(), object),
                 dependencies: dependencies.state,
                 deletion: self.deletion(object),
                 is_ours: status.origin.is_some() || is_wished,
                 is_duplicate: duplicate_of.is_some(),
+                is_identity_changed: status
+                    .identity
+                    .as_ref()
+                    .is_some_and(|it| *it != self.external.identity(object)),
                 is_deleted_by_us: status.reason == RECREATING,
                 may_retry: self.external.timing().retries || is_new || !call_failed,
                 is_in_grace: false,
@@ -123,7 +127,7 @@ impl<E: External> Machine<E> {
         let is_at_work = status.state == State::Verifying
             && has_passed(status.since.map(|time| time.0), timing.progress_limit);
         it.is_late = is_at_work || status.reason == Reason::TookTooLong.word();
-        let is_as_applied = status.spec_hash.as_ref() == Some(&hash_of(&object.spec_json()));
+        let is_as_applied = self.is_hash_of(status.spec_hash.as_deref(), object);
         it.is_contested = is_as_applied && status.repairs.is_some_and(|repairs| repairs.is_waiting(&timing));
         it.is_out_of_patience = if it.resource == ResourceState::Unreachable {
             has_passed(status.unreachable_since.map(|time| time.0), timing.patience)
@@ -217,16 +221,37 @@ impl<E: External> Machine<E> {
     /// Returns true if the spec is the one that was last applied. An answer that was lost has left no annotation, but the
     /// hash of its spec.
     pub(super) fn is_applied(&self, object: &E::Object) -> bool {
-        let spec = object.spec_json();
         let status = object.external();
-        let is_last_call = status.and_then(|status| status.spec_hash.as_ref()) == Some(&hash_of(&spec));
+        let is_last_call = self.is_hash_of(status.and_then(|status| status.spec_hash.as_deref()), object);
         let is_unanswered = status.is_some_and(|status| status.unanswered.is_some());
         match self.annotation(object, LAST_APPLIED) {
             // A later call may have had its effect.
             Some(_) if is_unanswered && !is_last_call => false,
-            Some(text) => serde_json::from_str(text).is_ok_and(|applied: Value| applied == spec),
+            Some(_) => self.applied_spec(object).is_some(),
             None => is_last_call,
         }
+    }
+
+    /// Returns the spec that was last applied, as it was written, if it says the same as the present one: a field that a later
+    /// version of the program has added counts as its default.
+    fn applied_spec(&self, object: &E::Object) -> Option<Value> {
+        let applied: Value = serde_json::from_str(self.annotation(object, LAST_APPLIED)?).ok()?;
+        let spec = object.spec_json();
+        if applied == spec {
+            return Some(applied);
+        }
+        let mut earlier = serde_json::to_value(object).ok()?;
+        earlier["spec"] = applied.clone();
+        let earlier: E::Object = serde_json::from_value(earlier).ok()?;
+        (earlier.spec_json() == spec).then_some(applied)
+    }
+
+    /// Returns true if a hash in the status is that of the present spec, also if an earlier version of the program wrote it.
+    pub(super) fn is_hash_of(&self, hash: Option<&str>, object: &E::Object) -> bool {
+        hash.is_some_and(|hash| {
+            hash == hash_of(&object.spec_json())
+                || self.applied_spec(object).is_some_and(|applied| hash == hash_of(&applied))
+        })
     }
 }
 
@@ -248,6 +273,7 @@ fn is_machine_reason(reason: &str) -> bool {
         Reason::PermissionMissing,
         Reason::AlreadyExists,
         Reason::Duplicate,
+        Reason::IdentityChanged,
         Reason::TookTooLong,
         Reason::Contested,
         Reason::Unreachable,

@@ -1,7 +1,7 @@
 //! State, reason, conditions and events: the report to people.
 
 use super::Machine;
-use super::observation::{ADOPT, ExternalObservation, PERMISSIONS, group};
+use super::observation::{ABANDON, ADOPT, ExternalObservation, PERMISSIONS, group};
 use crate::clock;
 use crate::conditions::{self, NewCondition};
 use crate::external::transition::{Reason, ResourceState, State};
@@ -73,8 +73,9 @@ impl<E: External> Machine<E> {
             let status = object.external_mut();
             (status.unanswered, status.unreachable_since) = (None, None);
         }
-        if has_changed && matches!(state, State::Succeeded | State::Failed | State::Recreating) {
-            let type_ = if state == State::Failed { EventType::Warning } else { EventType::Normal };
+        let is_failure = state == State::Failed || reason == Reason::IdentityChanged;
+        if has_changed && (is_failure || matches!(state, State::Succeeded | State::Recreating)) {
+            let type_ = if is_failure { EventType::Warning } else { EventType::Normal };
             let name = if state == State::Succeeded { "Succeeded" } else { &*word };
             context.events.publish(object, None, type_, name, message);
         }
@@ -125,6 +126,13 @@ impl<E: External> Machine<E> {
             Reason::Duplicate => {
                 let other = observation.duplicate_of.as_ref().map(ToString::to_string).unwrap_or_default();
                 format!("{other} is older and stands for {identity}")
+            }
+            Reason::IdentityChanged => {
+                let own = object.external().and_then(|status| status.identity.as_deref()).unwrap_or_default();
+                format!(
+                    "it stands for {own}, and names {identity} now: nothing is done to either. Set that back, or delete the object \
+                     with {prefix}/{ABANDON}: \"true\", which leaves {own} as it is"
+                )
             }
             Reason::NotSeenYet => format!("{identity} was created and cannot be seen yet"),
             Reason::InProgress => format!("{identity} is at work"),

@@ -4,7 +4,7 @@ use super::service::Fault;
 use super::{MS, Storage, quick};
 use crate::storage::{Bucket, Folder};
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kubebid_controller::conditions::is_true;
 use kubebid_controller::external::transition::State;
 use kubebid_controller::external::{ExternalStatus, Managed as _, Timing};
@@ -704,4 +704,152 @@ async fn a_creation_costs_five_writes_and_two_events_at_most() {
     let writes: Vec<_> =
         requests.iter().filter(is_write).map(|request| request["requestURI"].to_string()).collect();
     assert!(writes.len() <= 5, "{writes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_identity_has_changed_touches_neither_resource() {
+    let storage = Storage::begin("identity").await;
+    let (own, other) = (storage.bucket_id("a"), "buckets/theirs");
+    storage.service.put(other, json!({"size": 5, "region": "us"}));
+    storage.bucket("a").await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    storage.patch_bucket("a", json!({"spec": {"name": "theirs"}})).await;
+    let bucket = storage.until_reason::<Bucket>("a", "IdentityChanged").await;
+    assert_eq!(bucket.external().unwrap().state, State::Failed);
+    assert!(
+        message(&bucket).contains("it stands for identity.a, and names theirs now"),
+        "{}",
+        message(&bucket)
+    );
+    storage.until_event("a", "IdentityChanged").await;
+    // Another object of that name works: this one is no duplicate of it, and the other way round.
+    storage.bucket_with("b", json!({"storage.example.com/adopt": "true"}), json!({"name": "theirs"})).await;
+    storage.until::<Bucket>("b", State::Succeeded).await;
+    storage.delete_whole::<Bucket>("b").await;
+
+    // It was a mistake.
+    storage.patch_bucket("a", json!({"spec": {"name": null, "size": 2}})).await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    assert_eq!(storage.service.changes(&own), ["create 200", "update 200"]);
+
+    // Nor does its deletion touch one of them.
+    let third = "buckets/another";
+    storage.service.put(third, json!({"size": 5, "region": "us"}));
+    storage.patch_bucket("a", json!({"spec": {"name": "another"}})).await;
+    storage.until_reason::<Bucket>("a", "IdentityChanged").await;
+    let uid = storage.delete::<Bucket>("a").await;
+    let is_kept = |status: &ExternalStatus| {
+        (status.state, status.reason.as_str()) == (State::Terminating, "IdentityChanged")
+    };
+    storage.until_status::<Bucket>("a", is_kept).await;
+    storage.annotate("a", "abandon", Some("true")).await;
+    storage.until_gone::<Bucket>("a", &uid).await;
+    assert_eq!(storage.service.changes(&own), ["create 200", "update 200"]);
+    assert!(storage.service.log(third).is_empty(), "nothing was called");
+    assert_eq!(storage.service.spec(third).unwrap()["size"], 5);
+}
+
+/// Lets nobody take the finalizers from the Buckets of a story, and waits until that holds.
+async fn keep_finalizers(storage: &Storage) {
+    let rule = json!({
+        "apiGroups": ["storage.example.com"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["buckets"],
+    });
+    let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": storage.namespace}});
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": storage.namespace},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": selector},
+            "validations": [{
+                "expression": "!has(oldObject.metadata.finalizers) || has(object.metadata.finalizers)",
+                "message": "finalizers stay",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": storage.namespace},
+        "spec": {"policyName": storage.namespace, "validationActions": ["Deny"]},
+    });
+    for object in [policy, binding] {
+        storage.story.plane.apply(&object.to_string());
+    }
+    storage.bucket("probe").await;
+    storage.until::<Bucket>("probe", State::Succeeded).await;
+    let tried = PatchParams { dry_run: true, ..PatchParams::default() };
+    let without = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    while storage.story.api::<Bucket>().patch("probe", &tried, &without).await.is_ok() {
+        sleep(100 * MS).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_denies_a_write_is_said_and_backed_off_from() {
+    let storage = Storage::begin("denied").await;
+    let id = storage.bucket_id("a");
+    storage.bucket("a").await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    keep_finalizers(&storage).await;
+    let uid = storage.delete::<Bucket>("a").await;
+    let is_denied = |status: &ExternalStatus| {
+        let mut conditions = status.conditions.iter();
+        conditions
+            .any(|it| it.type_ == "Synced" && it.reason == "Denied" && it.message.contains("finalizers stay"))
+    };
+    storage.until_status::<Bucket>("a", is_denied).await;
+    storage.until_event("a", "Denied").await;
+    let attempts = || {
+        let of_bucket = |it: &serde_json::Value| {
+            it["objectRef"]["name"] == "a" && it["verb"] == "patch" && it["responseStatus"]["code"] == 422
+        };
+        storage.story.requests().iter().filter(|it| of_bucket(it)).count()
+    };
+    // The longest wait of these stories is half a second, give or take a fifth.
+    sleep(2 * Duration::from_secs(1)).await;
+    let before = attempts();
+    sleep(2 * Duration::from_secs(1)).await;
+    let more = attempts() - before;
+    assert!(more <= 6, "{more} attempts in two seconds");
+    assert_eq!(storage.service.changes(&id), ["create 200", "delete 200"], "the service is called once");
+    assert!(!storage.events("a").await.contains(&"Deleted".to_owned()));
+
+    storage.story.plane.get(&["delete", "validatingadmissionpolicybinding", storage.namespace]);
+    storage.until_gone::<Bucket>("a", &uid).await;
+    storage.until_event("a", "Deleted").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_a_later_version_adds_with_a_default_calls_nothing() {
+    let mut storage = Storage::begin("new-field").await;
+    let id = storage.folder_id("a");
+    storage.bucket("b").await;
+    storage.folder("a", "b", json!({"unmanaged": true})).await;
+    storage.until::<Folder>("a", State::Succeeded).await;
+    storage.running.take().unwrap().abort();
+    // The version before did not know the field `after`: it is neither in its annotation nor in its hashes.
+    let folder: Folder = storage.story.api().get("a").await.unwrap();
+    let mut spec = folder.spec_json();
+    assert!(spec.as_object_mut().unwrap().remove("after").is_some());
+    let annotation = json!({"storage.example.com/last-applied-spec": spec.to_string()});
+    storage.story.patch::<Folder>("a", json!({"metadata": {"annotations": annotation}})).await;
+    let hash: String = {
+        use sha2::{Digest as _, Sha256};
+        Sha256::digest(spec.to_string()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    };
+    let status = json!({"status": {"specHash": hash, "completedSpec": hash}});
+    let folders = storage.story.api::<Folder>();
+    folders.patch_status("a", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let before = (storage.service.changes(&id), storage.service.announcements(&id));
+    let looks = storage.service.log(&id).len();
+    storage.run(quick());
+    while storage.service.log(&id).len() < looks + 3 {
+        sleep(20 * MS).await;
+    }
+    assert_eq!((storage.service.changes(&id), storage.service.announcements(&id)), before);
+    // Another value is an update, as ever.
+    storage.story.patch::<Folder>("a", json!({"spec": {"quota": 2}})).await;
+    storage
+        .until_status::<Folder>("a", |status| status.attempt == 2 && status.state == State::Succeeded)
+        .await;
+    assert_eq!(storage.service.announcements(&id), before.1 + 1);
 }

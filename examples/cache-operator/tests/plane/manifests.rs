@@ -52,6 +52,8 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     story.delete::<Cache>("shop").await;
     story.until_gone::<Cache>("shop").await;
     let mut granted = story.plane.granted_rights(&["clusterrole", "cache-operator"]);
+    assert!(granted.iter().all(|right| !right.ends_with(" /secrets")), "Secrets of all namespaces");
+    granted.extend(story.plane.granted_rights(&["clusterrole", "cache-operator-tls"]));
     granted.extend(story.plane.granted_rights(&["role", "cache-operator", "-n", story.namespace]));
     let unused = || granted.difference(&story.account.used_rights()).cloned().collect::<Vec<_>>();
     story.eventually("all rights are used", || std::future::ready(unused() == UNSEEN)).await;

@@ -26,5 +26,8 @@ pub(crate) fn account(plane: &'static Plane, namespace: &str, folder: &Path) -> 
     let rights = rights.replace("namespace: cache-system", &format!("namespace: {namespace}"));
     assert!(rights.contains(of_cluster), "each account has a binding of its own");
     plane.apply(&rights.replace(of_cluster, &format!("{of_cluster}-{own}")));
+    let account = format!("--serviceaccount={namespace}:cache-operator");
+    let of_tls = ["rolebinding", "cache-operator-tls", "--clusterrole=cache-operator-tls", &account];
+    plane.get(&[&["create", "-n", namespace][..], &of_tls].concat());
     Account::of(plane, namespace, "cache-operator", folder)
 }

@@ -29,7 +29,9 @@ fn define(plane: &Plane, stored: &str, url: Option<&str>) {
     definition.spec.conversion = definition.spec.conversion.filter(|_| url.is_some());
     apply_definition(plane, &at_url(&json!(definition).to_string(), url));
     let rights = include_str!("../../manifests/rbac.yaml").split("---\n");
-    plane.apply(rights.clone().find(|it| it.contains("kind: ClusterRole\n")).unwrap());
+    for role in rights.filter(|it| it.contains("kind: ClusterRole\n")) {
+        plane.apply(role);
+    }
 }
 
 fn apply_definition(plane: &Plane, definition: &str) {
@@ -180,8 +182,7 @@ impl Story {
 
     /// Waits until the API server asks the webhooks of all three kinds. It sees the bundles at its own pace.
     async fn until_served(&self) {
-        let tls = json!({"enabled": true, "secretName": "absent"});
-        let spec = json!({"engine": "valkey", "memory": "64Mi", "tls": tls});
+        let spec = json!({"engine": "valkey", "memory": "64Mi"});
         let metadata = json!({"name": "probe", "namespace": self.namespace});
         let probe = |version: &str| {
             let version = format!("infra.archon.dev/{version}");
@@ -190,10 +191,10 @@ impl Story {
         let (newer, older) = (probe("v1beta1"), probe("v1alpha1"));
         let is_served = || async {
             let create = ["create", "--dry-run=server", "-o", "jsonpath={.spec.replicas}", "-f", "-"];
-            let output = self.plane.kubectl_reading(&create, &newer);
-            let (replicas, said) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
-            replicas == b"3"
-                && said.contains("Warning")
+            let bundle = "jsonpath={.webhooks[*].clientConfig.caBundle}";
+            let of_warnings = ["get", "validatingwebhookconfiguration/cache-operator", "-o", bundle];
+            !self.plane.get(&of_warnings).is_empty()
+                && self.plane.kubectl_reading(&create, &newer).stdout == b"3"
                 && self.plane.kubectl_reading(&create, &older).status.success()
         };
         self.eventually("the webhooks are served", is_served).await;

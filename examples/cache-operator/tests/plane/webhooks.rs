@@ -76,24 +76,6 @@ async fn clients_of_both_versions_share_caches_lose_nothing_are_warned_and_move(
         story.try_create("v1alpha1", "least", json!({"engine": "redis", "memory": "64Mi"})).unwrap_err();
     assert!(refusal.contains("redis needs at least 3 replicas: write replicas: 3 or more"), "{refusal}");
 
-    // A Secret that is not as it should be is warned of.
-    let create = |name: &str, secret: &str| {
-        let tls = json!({"enabled": true, "secretName": secret});
-        let spec = json!({"engine": "memcached", "memory": "64Mi", "tls": tls});
-        let metadata = json!({"name": name});
-        let cache = json!({"apiVersion": "infra.archon.dev/v1beta1", "kind": "Cache", "metadata": metadata, "spec": spec});
-        let output =
-            story.plane.kubectl_reading(&["-n", story.namespace, "create", "-f", "-"], &cache.to_string());
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    };
-    let warning = create("absent", "absent");
-    assert!(warning.contains("Warning: the Secret absent is absent or lacks one of tls.crt"), "{warning}");
-    let secret = json!({"metadata": {"name": "half"}, "stringData": {"tls.crt": "", "ca.crt": ""}});
-    story.make::<k8s_openapi::api::core::v1::Secret>(secret).await;
-    let warning = create("half", "half");
-    assert!(warning.contains("Warning: the Secret half is absent or lacks one of tls.crt"), "{warning}");
-
     // Objects of an older definition move into the newer version.
     story.store("v1alpha1");
     story.create("old", json!({"engine": "redis", "memory": "64Mi"})).await;

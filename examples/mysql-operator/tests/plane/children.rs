@@ -2,7 +2,7 @@
 
 use crate::story::Story;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, Secret, Service};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service};
 use kube::ResourceExt as _;
 use kubebid_mysql_operator::api::Mysql;
 use kubebid_mysql_operator::children::PASSWORD;
@@ -26,21 +26,49 @@ async fn a_mysql_has_a_secret_a_service_and_a_stateful_set_of_its_name() {
     let pod: Pod = story.api().get("shop-0").await.unwrap();
     let requests = pod.spec.unwrap().containers[0].resources.clone().unwrap().requests.unwrap();
     assert_eq!((requests["cpu"].0.as_str(), requests["memory"].0.as_str()), ("250m", "1Gi"));
-    for owners in [
-        secret.metadata.owner_references.unwrap(),
-        story.api::<StatefulSet>().get("shop").await.unwrap().metadata.owner_references.unwrap(),
-    ] {
-        assert_eq!(
-            (owners[0].uid.clone(), owners[0].controller),
-            (mysql.metadata.uid.clone().unwrap(), Some(true))
-        );
-    }
+    let set: StatefulSet = story.api().get("shop").await.unwrap();
+    let owners = set.metadata.owner_references.unwrap();
+    assert_eq!((Some(&owners[0].uid), owners[0].controller), (mysql.metadata.uid.as_ref(), Some(true)));
+    assert_eq!(secret.metadata.owner_references, None, "the password stays with the volume");
     let shown = story.plane.get(&["-n", story.namespace, "get", "mysqls", "shop"]);
     assert!(shown.contains("2Gi") && shown.contains("true"), "{shown}");
 
     story.delete::<Mysql>("shop").await;
     let gone = || async { story.api::<StatefulSet>().get_opt("shop").await.unwrap().is_none() };
     story.eventually("its children are collected", gone).await;
+}
+
+#[tokio::test]
+async fn the_password_has_the_lifetime_of_the_volume() {
+    let story = Story::begin("policy").await;
+    let first = story.running("shop").await;
+    let password = async || story.api::<Secret>().get_opt("shop").await.unwrap().map(|it| it.data.unwrap());
+    let before = password().await;
+    story.delete::<Mysql>("shop").await;
+    let is_gone = || async { story.api::<StatefulSet>().get_opt("shop").await.unwrap().is_none() };
+    story.eventually("the StatefulSet is collected", is_gone).await;
+    let claim: PersistentVolumeClaim = story.api().get("data-shop-0").await.unwrap();
+    assert_eq!(password().await, before, "it stays");
+
+    // The next one of the name has both.
+    story.try_create("shop", json!({})).await.unwrap();
+    let second = story.ready("shop").await;
+    assert_ne!(second.metadata.uid, first.metadata.uid);
+    let there: PersistentVolumeClaim = story.api().get("data-shop-0").await.unwrap();
+    assert_eq!((password().await, there.metadata.uid), (before, claim.metadata.uid));
+
+    // With the other policy, both go.
+    story.patch::<Mysql>("shop", json!({"spec": {"deletionPolicy": "Delete"}})).await;
+    let is_owned =
+        |secret: &Secret| secret.owner_references().first().map(|it| it.uid.clone()) == second.metadata.uid;
+    story.until::<Secret>("shop", is_owned).await;
+    story.until::<PersistentVolumeClaim>("data-shop-0", |claim| !claim.owner_references().is_empty()).await;
+    story.delete::<Mysql>("shop").await;
+    let are_gone = || async {
+        let claim = story.api::<PersistentVolumeClaim>().get_opt("data-shop-0").await.unwrap();
+        claim.is_none() && password().await.is_none()
+    };
+    story.eventually("volume and password are deleted", are_gone).await;
 }
 
 #[tokio::test]

@@ -58,6 +58,7 @@ fn other_values(value: &Value) -> Vec<Value> {
             json!(format!("{text}x")),
             json!(format!("1{text}")),
             json!("OnDelete"),
+            json!("Delete"),
             json!("status.hostIP"),
             json!(""),
         ],
@@ -87,7 +88,14 @@ where
                 None => json!([{"op": "remove", "path": at}]),
             };
             let patch = Patch::Json::<()>(serde_json::from_value(change.clone()).unwrap());
-            let Ok(changed) = api.patch(&name, &PatchParams::default(), &patch).await else { continue };
+            let changed = loop {
+                match api.patch(&name, &PatchParams::default(), &patch).await {
+                    // Controllers write the object at the same time.
+                    Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                    changed => break changed,
+                }
+            };
+            let Ok(changed) = changed else { continue };
             let here =
                 |object: &Value| place(object, &wanted, &path).and_then(|at| object.pointer(&at).cloned());
             if here(&serde_json::to_value(changed).unwrap()) == here(&before) {

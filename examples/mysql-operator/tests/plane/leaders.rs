@@ -62,6 +62,25 @@ async fn a_replica_takes_over_when_the_leader_is_killed() {
 }
 
 #[tokio::test]
+async fn of_two_processes_of_one_name_one_leads() {
+    let story = Story::without_operator("one-name").await;
+    let accounts =
+        ["one", "two"].map(|name| account(story.plane, story.namespace, name, story.folder.path()));
+    // As on one host whose network they share.
+    let [_first, second] =
+        accounts.each_ref().map(|account| Operator::start(story.namespace, account, &["--identity", "host"]));
+    let leads = async |operator: &Operator| {
+        operator.process.page("/metrics").await.contains("mysql_operator_leader 1")
+    };
+    story.running("shop").await;
+    let asks = || async { accounts.iter().all(|account| !account.requests().is_empty()) };
+    story.eventually("both have asked for the Lease", asks).await;
+    let [one, two] = accounts.each_ref().map(|account| account.writes().is_empty());
+    assert!(one != two, "one of them writes");
+    assert_eq!(leads(&second).await, one, "the one that writes leads");
+}
+
+#[tokio::test]
 async fn a_leader_that_stands_still_writes_nothing_when_it_goes_on() {
     let story = Story::without_operator("stopped").await;
     let mut replicas = Replicas::start(&story, 6).await;

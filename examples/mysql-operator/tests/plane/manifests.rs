@@ -1,10 +1,11 @@
 //! `manifests/`: the definition is that of the types, and the rights are those that are used.
 
-use crate::operator::Operator;
+use crate::operator::{Operator, RIGHTS};
 use crate::story::Story;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kubebid_mysql_operator::api::Mysql;
+use kubebid_testkit::{Account, Process};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
@@ -34,9 +35,12 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     story.ready("shop").await;
     story.patch::<Mysql>("shop", json!({"spec": {"storage": "2Gi"}})).await;
     story.until_replaced(&set).await;
+    story.patch::<Mysql>("shop", json!({"spec": {"deletionPolicy": "Delete"}})).await;
+    story.until::<Secret>("shop", |it| it.metadata.owner_references.is_some()).await;
     story.delete::<Secret>("shop").await;
     story.until_condition("shop", "Ready", "Degraded").await;
-    let granted = story.plane.granted_rights(&["role", "mysql-operator", "-n", story.namespace]);
+    let mut granted = story.plane.granted_rights(&["clusterrole", "mysql-operator"]);
+    granted.extend(story.plane.granted_rights(&["role", "mysql-operator", "-n", story.namespace]));
     let unused = || granted.difference(&story.account.used_rights()).cloned().collect::<Vec<_>>();
     story.eventually("all rights are used", || std::future::ready(unused() == UNSEEN)).await;
     assert_eq!(story.account.used_rights().difference(&granted).collect::<Vec<_>>(), Vec::<&String>::new());
@@ -56,20 +60,36 @@ async fn the_sample_becomes_ready() {
 }
 
 #[tokio::test]
+async fn the_mysqls_of_all_namespaces_are_served_by_the_manifests_as_they_are() {
+    let story = Story::alone_without_operator("first").await;
+    for object in [RIGHTS, include_str!("../../manifests/deployment.yaml")] {
+        story.plane.apply(object);
+    }
+    let account = Account::of(story.plane, "default", "mysql-operator", story.folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mysql-operator"));
+    // What the Deployment gives it.
+    command.args(["run", "--listen", "127.0.0.1:0"]).env("SPACE", "default").env("INSTANCEIDENTITY", "a");
+    let _operator = Process::start(command.env("KUBECONFIG", account.kubeconfig()));
+    story.running("shop").await;
+    story.plane.get(&["create", "namespace", "second"]);
+    story.in_namespace("second").running("shop").await;
+}
+
+#[tokio::test]
 async fn uninstall_leaves_the_servers_running() {
     let mut story = Story::begin("uninstall").await;
     story.running("shop").await;
     let set: StatefulSet = story.api().get("shop").await.unwrap();
     story.operator = None;
     let done = Command::new(env!("CARGO_BIN_EXE_mysql-operator"))
-        .args(["uninstall"])
+        .args(["uninstall", "--namespace", story.namespace])
         .env("SPACE", story.namespace)
         .env("KUBECONFIG", story.plane.kubeconfig())
         .output()
         .unwrap();
     assert!(done.status.success(), "{done:?}");
     assert!(
-        String::from_utf8_lossy(&done.stdout).contains("shop is deleted; its server runs on"),
+        String::from_utf8_lossy(&done.stdout).contains("/shop is deleted; its server runs on"),
         "{done:?}"
     );
     let gone = || async { story.api::<Mysql>().get_opt("shop").await.unwrap().is_none() };

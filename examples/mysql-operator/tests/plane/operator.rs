@@ -14,7 +14,7 @@ impl Operator {
     /// Starts `mysql-operator run` in a namespace.
     pub(crate) fn start(namespace: &str, account: &Account, arguments: &[&str]) -> Operator {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mysql-operator"));
-        command.args(["run", "--listen", "127.0.0.1:0"]).args(arguments);
+        command.args(["run", "--listen", "127.0.0.1:0", "--namespace", namespace]).args(arguments);
         command.env("SPACE", namespace).env("KUBECONFIG", account.kubeconfig());
         Operator { process: Process::start(&mut command) }
     }
@@ -39,10 +39,25 @@ impl Operator {
     }
 }
 
-/// Makes a service account with the rights of the manifests.
+/// The manifests with the rights.
+pub(crate) const RIGHTS: &str = include_str!("../../manifests/rbac.yaml");
+
+/// Makes a service account with the rights of the manifests in one namespace.
 pub(crate) fn account(plane: &'static Plane, namespace: &str, name: &str, folder: &Path) -> Account {
-    let rights = include_str!("../../manifests/rbac.yaml");
-    let rights = rights.replace("namespace: default", &format!("namespace: {namespace}"));
-    plane.apply(&rights.replace("name: mysql-operator", &format!("name: {name}")));
+    let rights = RIGHTS.replace("namespace: default", &format!("namespace: {namespace}"));
+    let of_cluster = "kind: ClusterRoleBinding\nmetadata:\n  name: mysql-operator";
+    let of_namespace =
+        format!("kind: RoleBinding\nmetadata:\n  name: {name}-objects\n  namespace: {namespace}");
+    assert!(rights.contains(of_cluster), "the rights are given in all namespaces");
+    let mut rights = rights.replace(of_cluster, &of_namespace);
+    // Each account has bindings of its own to the same roles.
+    for before in [
+        "kind: ServiceAccount\nmetadata:\n  name: ",
+        "kind: ServiceAccount\n    name: ",
+        "kind: RoleBinding\nmetadata:\n  name: ",
+    ] {
+        rights = rights.replace(&format!("{before}mysql-operator"), &format!("{before}{name}"));
+    }
+    plane.apply(&rights);
     Account::of(plane, namespace, name, folder)
 }

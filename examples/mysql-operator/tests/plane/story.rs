@@ -1,6 +1,6 @@
 //! A namespace, volumes, and an operator with the rights of the manifests.
 
-use crate::operator::{Operator, account};
+use crate::operator::{Operator, RIGHTS, account};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -30,6 +30,7 @@ const STORAGE: &str = r#"{
 fn define(plane: &Plane) {
     plane.apply(&serde_json::to_string(&api::crd()).unwrap());
     plane.get(&["wait", "--for=condition=Established", "crd/mysqls.fnjoin.com", "--timeout=60s"]);
+    plane.apply(RIGHTS.split("---\n").find(|it| it.contains("kind: ClusterRole\n")).unwrap());
 }
 
 /// Makes a node on which KWOK pretends to run pods, and a class of volumes that the stories make.
@@ -96,12 +97,16 @@ impl Story {
 
     /// Begins on a plane of its own, which may be disturbed.
     pub(crate) async fn alone(namespace: &'static str) -> Story {
+        let mut story = Story::alone_without_operator(namespace).await;
+        story.start_operator(&["--alone"]);
+        story
+    }
+
+    pub(crate) async fn alone_without_operator(namespace: &'static str) -> Story {
         let (plane, end) = Plane::start().leak();
         define(plane);
         pretend(plane);
-        let mut story = Story { _end: Some(end), ..Story::on(plane, namespace).await };
-        story.start_operator(&["--alone"]);
-        story
+        Story { _end: Some(end), ..Story::on(plane, namespace).await }
     }
 
     /// Begins with a running operator, on a plane whose pods are processes.
@@ -110,6 +115,11 @@ impl Story {
         let mut story = Story::on(plane, namespace).await;
         story.start_operator(&["--alone"]);
         (story, kubelet)
+    }
+
+    /// Goes on in another namespace, with the same plane and operator.
+    pub(crate) fn in_namespace(self, namespace: &'static str) -> Story {
+        Story { namespace, ..self }
     }
 
     async fn on(plane: &'static Plane, namespace: &'static str) -> Story {
