@@ -25,6 +25,10 @@ external *objects:
 fleet *sizes:
     cargo bench -p kubebid-operator --bench fleet -- {{sizes}}
 
+# random clusters of pods, BidNodes and nodes that come late, smaller or never: the plans until nothing changes (some minutes)
+worlds count="1000":
+    KUBEBID_WORLDS={{quote(count)}} cargo test --release -p kubebid-operator --test worlds -- --nocapture
+
 # a BidNode that is idle for five minutes is not written
 idle:
     cargo test -p kubebid-operator --test plane -- --ignored idle
@@ -123,7 +127,7 @@ experiments:
     cargo run --release -p market-sim -- experiment increment min-runtime notice waiting-rule --seeds 40 --hours 24 --boot 14 --work 1 \
         --worth-spread 0.15 --into docs/experiments.md --section costly-restarts --pictures docs/experiments/costly-restarts
 
-# attacks on the market: 2,000 policies with 20 seeds each, into docs/attacks.md (less than an hour). `market-sim attack --help`
+# attacks on the market: 2,000 policies with 20 seeds each, into docs/attacks.md (a minute). `market-sim attack --help`
 attack *arguments="--search 2000":
     cargo run --release -p market-sim -- attack {{arguments}} --into docs/attacks.md --picture docs/attacks.svg
 

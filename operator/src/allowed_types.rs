@@ -2,9 +2,10 @@
 //!
 //! The API server checks the types that a client writes by the version that it writes. A client of v1 can also write the
 //! annotation with further types, which belong to v2beta1, and no schema checks these. So the operator checks them by the same
-//! list.
+//! list, and they count only while v2beta1 is served.
 
-use crate::api::BidNode;
+use crate::api::{BidNode, v2beta1};
+use crate::plan::scope::Scope;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::Api;
 use kube::{Client, CustomResourceExt as _, Resource as _};
@@ -20,7 +21,16 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The instance types that the definition allows, as it was last read. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct AllowedTypes(Arc<RwLock<Option<BTreeSet<String>>>>);
+pub struct AllowedTypes(Arc<RwLock<Definition>>);
+
+/// The definition, as far as it says which types count.
+#[derive(Debug, Default)]
+struct Definition {
+    /// The types; `None` if any type is allowed.
+    types: Option<BTreeSet<String>>,
+    /// True if clients may write v2beta1.
+    serves_v2beta1: bool,
+}
 
 impl AllowedTypes {
     /// Reads the definition, and reads it again every minute while the manager runs.
@@ -33,7 +43,7 @@ impl AllowedTypes {
             loop {
                 tokio::time::sleep(INTERVAL).await;
                 match self::read(&client).await {
-                    Ok(types) => *followed.0.write().unwrap_or_else(PoisonError::into_inner) = types,
+                    Ok(read) => *followed.0.write().unwrap_or_else(PoisonError::into_inner) = read,
                     Err(error) => warn!(%error, "the definition of BidNodes cannot be read: as before"),
                 }
             }
@@ -41,16 +51,28 @@ impl AllowedTypes {
         allowed
     }
 
-    /// Calls a function with the types; `None` if any type is allowed.
-    pub(crate) fn with<T>(&self, function: impl FnOnce(Option<&BTreeSet<String>>) -> T) -> T {
-        function(self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref())
+    /// Returns the scope of a BidNode, with the types of it that count.
+    pub(crate) fn scope_of(&self, bidnode: &BidNode) -> Scope {
+        let definition = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if definition.serves_v2beta1 {
+            Scope::of_bidnode(bidnode, definition.types.as_ref())
+        } else {
+            Scope::of_v1(bidnode)
+        }
     }
 }
 
-async fn read(client: &Client) -> kube::Result<Option<BTreeSet<String>>> {
+async fn read(client: &Client) -> kube::Result<Definition> {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let definition = definitions.get_opt(BidNode::crd_name()).await?;
-    Ok(definition.as_ref().and_then(types_of))
+    Ok(definition
+        .map(|it| Definition { types: types_of(&it), serves_v2beta1: serves_v2beta1(&it) })
+        .unwrap_or_default())
+}
+
+fn serves_v2beta1(definition: &CustomResourceDefinition) -> bool {
+    let name = v2beta1::BidNode::version(&());
+    definition.spec.versions.iter().any(|version| version.name == name && version.served)
 }
 
 /// Returns the instance types that a definition allows in the version that the operator reads; `None` if it allows any.

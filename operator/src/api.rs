@@ -17,8 +17,10 @@ pub mod v2beta1;
 
 pub use bidnode::{
     BidNode, BidNodePhase, BidNodeSpec, BidNodeStatus, BidStrategy, NodeStatus, NodeTaint, TaintEffect,
-    micros, usd,
+    UNHELPED_PODS_MAX, UnhelpedPod, micros, usd,
 };
-pub use bidslot::{BidSlot, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotKey, SlotPhase};
+pub use bidslot::{
+    Applied, AppliedTaint, BidSlot, BidSlotSpec, BidSlotStatus, GangMember, ReleaseReason, SlotKey, SlotPhase,
+};
 pub use names::*;
 pub use node_pool_label_set::{NodePoolLabelSet, NodePoolLabelSetSpec, NodePoolLabelSetStatus};

@@ -2,8 +2,10 @@
 
 use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT};
 use crate::plan::demand::{controller, is_unschedulable};
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::Api;
+use kube::core::error_boundary::InvalidObject;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Client, Resource, ResourceExt as _};
 use kubebid_controller::index::Index;
@@ -18,6 +20,7 @@ pub(crate) struct Stores {
     pub(crate) slots: Watch<BidSlot>,
     pub(crate) nodes: Watch<Node>,
     pub(crate) pods: Watch<Pod>,
+    pub(crate) daemon_sets: Watch<DaemonSet>,
     /// The slots by the UID of their BidNode.
     slots_by_owner: Arc<Index<BidSlot>>,
     /// The slots by the name of their node.
@@ -45,13 +48,14 @@ pub(crate) fn node_name_of(pod: &Pod) -> Option<&str> {
 }
 
 impl Stores {
-    /// Watches the BidNodes and slots of a namespace or of all, and all nodes and pods.
+    /// Watches the BidNodes and slots of a namespace or of all, and all nodes, pods and daemon sets.
     pub(crate) fn watch(manager: &mut Manager, namespace: Option<&str>) -> Stores {
         let client = manager.client().clone();
         let (bidnodes, slots) =
             (manager.watch(api(&client, namespace)), manager.watch(api::<BidSlot>(&client, namespace)));
         let (nodes, pods) =
             (manager.watch(Api::all(client.clone())), manager.watch(Api::<Pod>::all(client.clone())));
+        let daemon_sets = manager.watch(Api::<DaemonSet>::all(client.clone()));
         Stores {
             slots_by_owner: slots.index(bidnode_uid_of),
             slots_by_node: slots.index(|slot| slot.status.as_ref()?.node.clone()),
@@ -61,6 +65,7 @@ impl Stores {
             slots,
             nodes,
             pods,
+            daemon_sets,
         }
     }
 
@@ -76,6 +81,29 @@ impl Stores {
         let mut slots: Vec<_> = slots.iter().filter_map(|slot| self.slots.get(slot)).collect();
         slots.sort_by_key(|slot| ordinal(&slot.name_any()));
         slots
+    }
+
+    /// Returns true if the BidNode of a slot is there, and this version of the program cannot read it.
+    pub(crate) fn is_bidnode_unreadable(&self, slot: &BidSlot) -> bool {
+        let unreadable = bidnode_ref_of(slot).and_then(|bidnode| self.bidnodes.unreadable(&bidnode));
+        unreadable.is_some_and(|bidnode| bidnode.metadata.uid == bidnode_uid_of(slot))
+    }
+
+    /// Returns the slots of a BidNode that are there and that this version of the program cannot read.
+    pub(crate) fn unreadable_slots_of(&self, bidnode: &BidNode) -> Vec<Arc<InvalidObject>> {
+        let is_owner = |slot: &Arc<InvalidObject>| {
+            let mut owners = slot.metadata.owner_references.iter().flatten();
+            owners.any(|owner| Some(&owner.uid) == bidnode.metadata.uid.as_ref())
+        };
+        self.slots.all_unreadable().into_iter().filter(is_owner).collect()
+    }
+
+    /// Returns the UID of the slot of this name, also if this version of the program cannot read it.
+    pub(crate) fn slot_uid(&self, slot: &ObjectRef<BidSlot>) -> Option<String> {
+        match self.slots.get(slot) {
+            Some(slot) => slot.uid(),
+            None => self.slots.unreadable(slot)?.metadata.uid.clone(),
+        }
     }
 
     /// Returns the slot whose node has this name.

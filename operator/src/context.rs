@@ -78,7 +78,7 @@ impl Context {
 
     /// Returns the instance types and regions in which a BidNode bids.
     pub(crate) fn scope_of(&self, bidnode: &BidNode) -> Scope {
-        self.options.allowed_types.with(|allowed| Scope::of_bidnode(bidnode, allowed))
+        self.options.allowed_types.scope_of(bidnode)
     }
 
     /// Returns whether this operator watches the slots of a namespace.

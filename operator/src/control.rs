@@ -12,8 +12,8 @@ pub use crate::label_sets::LabelOptions;
 use crate::cache::{Stores, api, bidnode_ref_of};
 use crate::context::Context;
 use crate::label_sets::LabelSets;
+use crate::observe::gang::gang_slot_of;
 use bidnode::BidNodes;
-use kube::runtime::reflector::ObjectRef;
 use kubebid_controller::{ControllerOptions, Manager};
 use slot::Slots;
 use std::sync::Arc;
@@ -80,19 +80,19 @@ fn add_bidnodes(
             enqueue::on_pod(&context, pod);
         }
     });
-    let bidnodes = context.bidnode_wakes.clone();
+    let (bidnodes, gang_slots) = (context.bidnode_wakes.clone(), context.slot_wakes.clone());
     stores.slots.on_change(move |slot| {
+        if let Some(gang_slot) = gang_slot_of(slot) {
+            gang_slots.wake(gang_slot);
+        }
         if let Some(bidnode) = bidnode_ref_of(slot) {
             bidnodes.wake(bidnode);
         }
     });
     manager.add(BidNodes(Arc::clone(&context)), api(&client, namespace.as_deref()), of(BIDNODES));
     manager.add(Slots(Arc::clone(&context)), api(&client, namespace.as_deref()), of(SLOTS));
-    let wakes = context.slot_wakes.clone();
-    // A notice does not wait for the end of a backoff.
-    let feed = context.engine().feed().run(move |slot| {
-        wakes.wake_urgently(ObjectRef::new(&slot.name).within(&slot.namespace));
-    });
+    let of_feed = Arc::clone(&context);
+    let feed = context.engine().feed().run(move |slot| enqueue::on_bid(&of_feed, &slot));
     manager.spawn(feed);
     let of_faults = Arc::clone(&context);
     manager.spawn(async move { enqueue::on_engine_faults(&of_faults).await });

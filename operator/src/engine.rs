@@ -2,6 +2,7 @@
 
 mod bid_cache;
 mod feed;
+mod gang;
 mod prices;
 
 pub use bid_cache::{BidCache, CachedAllocation, CachedBid};
@@ -117,13 +118,19 @@ impl Engine {
             (LABEL_SLOT, key.name.clone()),
             (LABEL_SLOT_UID, key.uid.clone()),
         ]);
+        // A node that a gang loses is looked for by its bid. In the place of another node there is another slot with its own bid.
+        let on_preemption = match slot.spec.gang_nodes {
+            Some(_) => v1::place_bid_request::OnPreemption::Requeue,
+            None => v1::place_bid_request::OnPreemption::Close,
+        };
         let request = v1::PlaceBidRequest {
             client_key: self.key(slot, "bid"),
             markets,
             instance_type,
             ceiling_micros: status.ceiling_micros.unwrap_or_default(),
-            max_nodes: 1,
-            on_preemption: v1::place_bid_request::OnPreemption::Close.into(),
+            min_nodes: slot.spec.gang_nodes,
+            max_nodes: slot.spec.gang_nodes.unwrap_or(1),
+            on_preemption: on_preemption.into(),
             labels,
             node_config: self.node_config.to_vec(),
             ..Default::default()
@@ -151,20 +158,21 @@ impl Engine {
         let list = self.answered(self.client.all(request).await)?;
         let Some(bid) = list.bids.into_iter().rfind(|bid| bid.bid > replaced) else { return Ok(None) };
         if self.bid_cache.bid(bid.bid).is_none() {
-            self.resolve(bid.bid).await?;
+            self.resolve(bid.bid, bid.bid).await?;
         }
         Ok(Some(bid.bid))
     }
 
     /// Reads a bid that the cache does not have: it closed before the operator started, or the engine has lost it. Bids are
     /// numbered by their place in the journal. A journal that ends before that place does not have the bid, and a read
-    /// that waits for that place would never end.
-    pub async fn resolve(&self, bid: u64) -> Result<(), Error> {
-        if self.seq().await? < bid {
+    /// that waits for that place would never end. `allocation` is one of the bid, or the bid itself.
+    pub async fn resolve(&self, bid: u64, allocation: u64) -> Result<(), Error> {
+        let seq = self.seq().await?;
+        if seq < bid {
             self.bid_cache.unknown(bid);
             return Ok(());
         }
-        self.read(bid, bid).await
+        self.read(bid, allocation.min(seq)).await
     }
 
     /// Reads a bid and its allocations into the cache, as of this place in the journal or later.
@@ -250,11 +258,11 @@ impl Engine {
                 Ok(AmendOutcome::Done)
             }
             Err(Error::Refused(refusal)) if refusal.code == Code::Protected => {
-                let allocation = known.and_then(|known| known.allocation).map(|held| held.allocation);
-                let protected_until_us = match allocation {
-                    Some(allocation) => self.allocation(allocation).await?.protected_until_us,
-                    None => 0,
-                };
+                let mut protected_until_us = 0;
+                for held in known.iter().flat_map(CachedBid::held) {
+                    let held = self.allocation(held.allocation).await?;
+                    protected_until_us = protected_until_us.max(held.protected_until_us);
+                }
                 let found =
                     self.answered(self.client.get_bid(v1::GetBidRequest { bid, min_seq: 0 }).await)?;
                 let locked_until_us = found.bid.and_then(|bid| bid.ceiling_locked_until_us).unwrap_or(0);
@@ -359,7 +367,7 @@ impl Engine {
             Err(error) => return Err(error),
         };
         self.read(bid, seq).await?;
-        if self.bid_cache.bid(bid).is_some_and(|known| known.allocation.is_some()) {
+        if self.bid_cache.bid(bid).is_some_and(|known| !known.allocations.is_empty()) {
             return Ok(WithdrawOutcome::Won);
         }
         self.bid_cache.forget(bid);

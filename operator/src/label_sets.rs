@@ -2,7 +2,7 @@
 
 use crate::api::NodePoolLabelSet;
 use crate::plan::label_set::Standing;
-use crate::plan::labels::{LabelRules, Pools, foreign_pool_label, pool_of};
+use crate::plan::labels::{LabelRules, Pools, foreign_pool_label, paused, pool_of};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use kube::api::Api;
@@ -64,9 +64,14 @@ impl LabelSets {
         ObjectRef::new(pool).within(&self.options.namespace)
     }
 
-    /// Returns the set of a pool, if it has one that counts.
+    /// Returns the set of a pool, if it has one that counts. One that this version of the program cannot read is like a paused
+    /// one: its nodes stay as they are.
     fn set_of(&self, pool: &str) -> Option<Arc<NodePoolLabelSet>> {
-        let set = self.sets.get(&self.set_ref(pool))?;
+        let name = self.set_ref(pool);
+        if let Some(unreadable) = self.sets.unreadable(&name) {
+            return Some(Arc::new(paused(unreadable.metadata.clone())));
+        }
+        let set = self.sets.get(&name)?;
         (set.metadata.deletion_timestamp.is_none() && self.standing(&set) == Standing::Counts).then_some(set)
     }
 

@@ -4,9 +4,11 @@
 //! does. Where a read costs a call, a function of `plan` says whether it matters.
 
 pub(crate) mod bidnode;
+pub(crate) mod gang;
 pub(crate) mod garbage;
 pub(crate) mod label_set;
 pub(crate) mod node;
 pub(crate) mod pod;
+pub(crate) mod pool;
 pub(crate) mod slot;
 pub(crate) mod status;

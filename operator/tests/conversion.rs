@@ -51,7 +51,7 @@ fn time(random: &mut fastrand::Rng) -> Value {
 fn value(random: &mut fastrand::Rng, field: &str) -> (Value, Value) {
     let same = |value: Value| (value.clone(), value);
     match field {
-        "maxBid" => {
+        "maxBid" | "maxHourlyCost" => {
             let bid = random.u64(10_000..=1_000_000_000_000);
             let whole = bid / 1_000_000 * 1_000_000;
             let bid = if random.bool() || whole == 0 { bid } else { whole };
@@ -61,6 +61,7 @@ fn value(random: &mut fastrand::Rng, field: &str) -> (Value, Value) {
         "minNodes" => same(json!(random.u32(..5))),
         "maxNodes" => same(json!(random.u32(5..1000))),
         "minRequestedGpus" => same(json!(random.u32(..9))),
+        "weight" => same(json!(random.u32(1..=100))),
         "bidStrategy" => same(one_of(
             random,
             &["cost-optimized", "balanced", "availability-optimized"].map(|it| json!(it)),
@@ -71,11 +72,13 @@ fn value(random: &mut fastrand::Rng, field: &str) -> (Value, Value) {
     }
 }
 
-const FIELDS: [(&str, &str); 7] = [
+const FIELDS: [(&str, &str); 9] = [
     ("maxBid", "/maxBid"),
     ("minNodes", "/nodes/min"),
     ("maxNodes", "/nodes/max"),
     ("minRequestedGpus", "/nodes/minRequestedGpus"),
+    ("maxHourlyCost", "/maxHourlyCost"),
+    ("weight", "/weight"),
     ("bidStrategy", "/strategy"),
     ("nodeSelector", "/labels"),
     ("taints", "/taints"),
@@ -98,8 +101,9 @@ fn bidnode(random: &mut fastrand::Rng, version: &str) -> Value {
             spec["region"] = json!("eu-west");
         }
     }
+    spec["gang"] = json!(false);
     for (field, pointer) in FIELDS {
-        let is_optional = ["nodeSelector", "taints"].contains(&field);
+        let is_optional = ["nodeSelector", "taints", "maxHourlyCost", "weight"].contains(&field);
         if is_optional && random.bool() {
             continue;
         }
@@ -109,6 +113,19 @@ fn bidnode(random: &mut fastrand::Rng, version: &str) -> Value {
         } else {
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             spec.pointer_mut(parent).unwrap()[key] = newer;
+        }
+    }
+    if random.u8(..4) == 0 {
+        let (min, max, gpus) = if version == BETA {
+            ("/nodes/min", "/nodes/max", "/nodes/minRequestedGpus")
+        } else {
+            ("/minNodes", "/maxNodes", "/minRequestedGpus")
+        };
+        let nodes = random.u32(2..=1000);
+        for (pointer, value) in
+            [("/gang", json!(true)), (min, json!(nodes)), (max, json!(nodes)), (gpus, json!(0))]
+        {
+            *spec.pointer_mut(pointer).unwrap() = value;
         }
     }
     if random.u8(..4) == 0 {
@@ -184,6 +201,11 @@ fn a_client_of_the_other_version_changes_what_it_edits_and_nothing_else() {
             let object = bidnode(random, own);
             let mut edited = convert(&object, other);
             let (field, pointer) = FIELDS[random.usize(..FIELDS.len())];
+            let is_of_number = ["minNodes", "maxNodes", "minRequestedGpus"].contains(&field);
+            if is_of_number && object["spec"]["gang"] == json!(true) {
+                // The API server refuses that.
+                continue;
+            }
             let (older, newer) = value(random, field);
             let pointers = [format!("/spec/{field}"), format!("/spec{pointer}")];
             let set = |object: &mut Value, version: &str| {
@@ -282,7 +304,7 @@ fn texts_that_are_no_length_of_time_for_v2beta1_stay_annotations() {
     for text in ["1000000s", "100us", "1h1h1h1h1h", "1.1234s", "1.s", "5", "", "-5m", "10 m"] {
         let metadata = json!({"name": "gpu", "annotations": {EMPTY_AFTER: text}});
         let spec = json!({
-            "instanceType": "h100-8x", "maxBid": 2, "minNodes": 1, "maxNodes": 10, "minRequestedGpus": 0,
+            "instanceType": "h100-8x", "maxBid": 2, "minNodes": 1, "maxNodes": 10, "minRequestedGpus": 0, "gang": false,
             "bidStrategy": "balanced",
         });
         let older = json!({"apiVersion": V1, "kind": "BidNode", "metadata": metadata, "spec": spec});
@@ -344,7 +366,7 @@ fn full() -> Value {
     let drain = json!({"within": "20m", "emptyAfter": "1h"});
     newer(json!({
         "instanceTypes": ["h100-8x", "a100-8x"], "regions": ["eu-west", "us-east"], "maxBid": "2.50",
-        "nodes": {"min": 2, "max": 5, "minRequestedGpus": 4}, "strategy": "balanced", "drain": drain,
+        "nodes": {"min": 2, "max": 5, "minRequestedGpus": 4}, "gang": false, "strategy": "balanced", "drain": drain,
     }))
 }
 
@@ -352,8 +374,8 @@ fn full() -> Value {
 fn v1_shows_the_first_of_each_set_and_keeps_the_rest() {
     let older = convert(&full(), V1);
     let shown = json!({
-        "bidStrategy": "balanced", "instanceType": "h100-8x", "maxBid": 2.5, "maxNodes": 5, "minNodes": 2,
-        "minRequestedGpus": 4, "region": "eu-west",
+        "bidStrategy": "balanced", "gang": false, "instanceType": "h100-8x", "maxBid": 2.5, "maxNodes": 5,
+        "minNodes": 2, "minRequestedGpus": 4, "region": "eu-west",
     });
     assert_eq!(older["spec"], shown);
     let annotations = &older["metadata"]["annotations"];
@@ -379,7 +401,7 @@ fn there_is_nothing_to_keep_if_v1_can_say_it() {
         assert_eq!(older["metadata"]["annotations"].get(DATA), None, "{older:#}");
     }
     let older = json!({"apiVersion": V1, "kind": "BidNode", "metadata": {"name": "gpu"}, "spec": {
-        "instanceType": "h100-8x", "maxBid": 3, "minNodes": 1, "maxNodes": 10, "minRequestedGpus": 0,
+        "instanceType": "h100-8x", "maxBid": 3, "minNodes": 1, "maxNodes": 10, "minRequestedGpus": 0, "gang": false,
         "bidStrategy": "balanced",
     }, "status": {"phase": "Idle", "activeNodes": 0, "pendingBids": 0, "cost": 7}});
     assert_eq!(convert(&older, BETA)["metadata"], json!({"name": "gpu"}));

@@ -50,7 +50,7 @@ fn a_file_that_lacks_defaults_gets_them_and_nothing_is_kept_for_them() {
     assert_eq!(newer, convert("v2beta1", WRITTEN, false));
     let spec = json!({
         "instanceTypes": ["h100-8x"], "regions": ["eu-west"], "maxBid": "5", "strategy": "balanced",
-        "nodes": {"min": 1, "max": 10, "minRequestedGpus": 0}, "drain": {"emptyAfter": "2s"},
+        "nodes": {"min": 1, "max": 10, "minRequestedGpus": 0}, "gang": false, "drain": {"emptyAfter": "2s"},
     });
     let wanted = json!({
         "apiVersion": "kubebid.io/v2beta1", "kind": "BidNode", "metadata": {"name": "gpu"}, "spec": spec,
@@ -60,7 +60,7 @@ fn a_file_that_lacks_defaults_gets_them_and_nothing_is_kept_for_them() {
     let older = convert("v1", &newer, true);
     let spec = json!({
         "instanceType": "h100-8x", "region": "eu-west", "maxBid": 5, "minNodes": 1, "maxNodes": 10,
-        "minRequestedGpus": 0, "bidStrategy": "balanced",
+        "minRequestedGpus": 0, "gang": false, "bidStrategy": "balanced",
     });
     let metadata = json!({"name": "gpu", "annotations": {"kubebid.io/release-empty-after": "2s"}});
     let wanted =
@@ -81,7 +81,7 @@ fn a_file_keeps_what_v1_cannot_say() {
     let back = document(&convert("v2beta1", &older, true));
     let filled = json!({
         "instanceTypes": ["h100-8x", "a100-8x"], "maxBid": "2.50", "strategy": "balanced",
-        "nodes": {"min": 1, "max": 3, "minRequestedGpus": 0},
+        "nodes": {"min": 1, "max": 3, "minRequestedGpus": 0}, "gang": false,
     });
     assert_eq!(back["spec"], filled);
     assert_eq!(back["metadata"], wide["metadata"]);

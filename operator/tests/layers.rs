@@ -32,7 +32,7 @@ const IMPURE: [&str; 21] = [
 ];
 
 /// Names of what writes to the cluster, to the engine or to the provisioner.
-const WRITES: [&str; 17] = [
+const WRITES: [&str; 21] = [
     "act::",
     ".patch(",
     ".patch_status(",
@@ -46,7 +46,11 @@ const WRITES: [&str; 17] = [
     "engine().amend(",
     "engine().cancel(",
     "engine().end_bid(",
+    "engine().end_search(",
+    "engine().enlarge(",
+    "engine().give_back(",
     "engine().place(",
+    "engine().regroup(",
     "engine().report_ready(",
     "engine().report_access(",
     "provisioner().create(",

@@ -5,12 +5,17 @@ use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_
 use crate::context::Context;
 use crate::error::Error;
 use crate::failpoint;
+use crate::observe::gang::gang_slot_name;
 use crate::plan::bidnode::{DeletionStep, Plan};
 use crate::plan::count::NewSlot;
+use crate::plan::packing::{NotHelped, OverdueNode};
 use crate::plan::scope::Scope;
 use crate::plan::status::{self, Write};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ObjectMeta;
+use kube::api::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
+use kube::core::error_boundary::InvalidObject;
+use kube::runtime::events::EventType;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -41,6 +46,41 @@ pub(crate) async fn scale(
     Ok(())
 }
 
+/// Records events: pods that brought bids, pods that no node helps, and a node that is not initialized in time.
+pub(crate) fn tell(plan: &Plan, overdue: Option<&OverdueNode>, bidnode: &BidNode, context: &Context) {
+    let was = bidnode.status.clone().unwrap_or_default();
+    if let ([_, ..], Some(pod)) = (&plan.changes.create[..], plan.part.pods.first()) {
+        let others = match plan.part.pods.len() {
+            1 => String::new(),
+            count => format!(" and {} other pods", count - 1),
+        };
+        let bids = plan.changes.create.len();
+        let note =
+            format!("no node has room for pod {}/{}{others}: new bids: {bids}", pod.namespace, pod.name);
+        context.record_event(bidnode, None, EventType::Normal, "BidsForPods", note);
+    }
+    for NotHelped { pod, cause } in plan.part.not_helped.iter().filter(|it| it.cause.cost_a_node()) {
+        let is_known = was.unhelped_pods.iter().any(|there| there.uid == pod.uid);
+        let name = ObjectRef::new(&pod.name).within(&pod.namespace);
+        if let Some(object) = context.stores.pods.get(&name).filter(|_| !is_known) {
+            let note = format!("BidNode {} bids for no further node: {}", bidnode.name_any(), cause.clause());
+            context.record_event(object.as_ref(), None, EventType::Warning, "NotHelpedByNode", note);
+        }
+    }
+    let is_told =
+        was.conditions.iter().any(|it| it.type_ == status::NODES_INITIALIZE && it.status == "False");
+    if let Some(node) = overdue.filter(|_| !is_told) {
+        context.record_event(bidnode, None, EventType::Warning, "NodeNotInitialized", node.clause());
+    }
+}
+
+/// Records an event about a slot that this version of the program cannot read: it may have a node, so the number of slots stays.
+pub(crate) fn report_unreadable(slot: &InvalidObject, bidnode: &BidNode, context: &Context) {
+    let name = slot.metadata.name.as_deref().unwrap_or_default();
+    let note = format!("no slot is created or given up: this version of the program cannot read slot {name}");
+    context.record_event(bidnode, None, EventType::Warning, "SlotUnreadable", note);
+}
+
 /// Adds the types and regions of a BidNode to slots that still bid.
 pub(crate) async fn widen(
     names: &[String],
@@ -66,8 +106,15 @@ async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(
         regions: scope.regions,
         replaces: new.replaces.clone(),
         release: None,
+        gang_nodes: bidnode.spec.gang.then_some(bidnode.spec.min_nodes),
+        member: None,
     };
-    let mut slot = BidSlot::new(&format!("{}-{}", bidnode.name_any(), new.ordinal), spec);
+    let name = if bidnode.spec.gang {
+        gang_slot_name(&bidnode.name_any())
+    } else {
+        format!("{}-{}", bidnode.name_any(), new.ordinal)
+    };
+    let mut slot = BidSlot::new(&name, spec);
     slot.metadata = ObjectMeta {
         owner_references: bidnode.controller_owner_ref(&()).map(|owner| vec![owner]),
         finalizers: Some(vec![FINALIZER.to_owned()]),
@@ -96,13 +143,13 @@ pub(crate) async fn delete(
             Ok(true)
         }
         DeletionStep::Abandon => {
-            delete_slots(slots, true, context).await?;
+            delete_slots(bidnode, slots, true, context).await?;
             warn!(bidnode = bidnode.name_any(), "abandoned: bids and nodes may be left at the engine");
             finish(bidnode, context).await?;
             Ok(true)
         }
         DeletionStep::DeleteSlots => {
-            delete_slots(slots, false, context).await?;
+            delete_slots(bidnode, slots, false, context).await?;
             Ok(false)
         }
         DeletionStep::EndBids(bids) => {
@@ -119,13 +166,22 @@ pub(crate) async fn delete(
     }
 }
 
-async fn delete_slots(slots: &[Arc<BidSlot>], abandoned: bool, context: &Context) -> Result<(), Error> {
-    for slot in slots {
+/// Deletes the slots of a BidNode, also those that this version of the program cannot read: they go when it can.
+async fn delete_slots(
+    bidnode: &BidNode,
+    slots: &[Arc<BidSlot>],
+    abandoned: bool,
+    context: &Context,
+) -> Result<(), Error> {
+    let unreadable = context.stores.unreadable_slots_of(bidnode);
+    let unreadable = unreadable.iter().map(|slot| slot.metadata.clone());
+    for metadata in slots.iter().map(|slot| slot.metadata.clone()).chain(unreadable) {
+        let slot: PartialObjectMeta<BidSlot> = metadata.into_response_partial();
         if slot.metadata.deletion_timestamp.is_none() {
-            context.bidnode_writer.delete(slot.as_ref()).await?;
+            context.bidnode_writer.delete(&slot).await?;
         }
         if abandoned {
-            context.bidnode_writer.remove_finalizer(slot.as_ref(), FINALIZER).await?;
+            context.bidnode_writer.remove_finalizer(&slot, FINALIZER).await?;
         }
     }
     Ok(())

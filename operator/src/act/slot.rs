@@ -1,6 +1,7 @@
 //! Acts on a slot: carries out its steps, and records their outcome in its status.
 
 mod bid;
+mod gang;
 mod machine;
 
 use super::{drain, labels};
@@ -10,7 +11,8 @@ use crate::error::Error;
 use crate::observe::pod::pod_view;
 use crate::observe::slot::{SlotObjects, registration};
 use crate::plan;
-use crate::plan::slot::{RELEASED, Step};
+use crate::plan::gang::GangStep;
+use crate::plan::slot::Step;
 use crate::{clock, failpoint, metrics};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -97,6 +99,20 @@ pub(crate) async fn act(
             }
             Ok(Progress::Done)
         }
+        Step::Join => {
+            status.bid = objects.slot.spec.member.map(|member| member.bid);
+            status.phase = SlotPhase::Bidding;
+            status.since = Some(now);
+            Ok(Progress::Done)
+        }
+        Step::GiveBack => {
+            if let Some(member) = objects.slot.spec.member {
+                context.engine().give_back(&objects.slot, member.allocation).await?;
+                failpoint::hit("given-back");
+            }
+            Ok(Progress::Done)
+        }
+        Step::Gang(step) => gang::act(step, objects, status, context).await,
         Step::MissBid => {
             status.lost_time = Some(now);
             let note = format!("the engine does not know bid {}", status.bid.unwrap_or_default());
@@ -142,9 +158,19 @@ async fn register(
 ) -> Result<Progress, Error> {
     let (Some(node), Some(bidnode)) = (&objects.node, &objects.bidnode) else { return Ok(Progress::Done) };
     let Some(patch) = registration(objects, context) else { return Ok(Progress::Done) };
+    // A crash after the patch must find in the status what the node has got: what is not wanted any more is removed by it.
+    let applied = plan::node::applied(bidnode, &objects.slot);
+    let recorded = status.applied.take().unwrap_or_default();
+    let both = recorded.union(&applied);
+    let is_recorded = recorded == both;
+    status.applied = Some(both);
+    if !is_recorded {
+        return Ok(Progress::RetryAfter(Duration::ZERO));
+    }
     match patch_node(node, patch, context).await {
         Ok(()) => {
             status.refused_generation = None;
+            status.applied = Some(applied);
             let uid = bidnode.uid().unwrap_or_default();
             context.memory.set_registration(&uid, bidnode.metadata.generation, None);
             if let Some(sets) = &context.label_sets {
@@ -208,6 +234,15 @@ fn label(step: &Step) -> &'static str {
         Step::DeleteNode => "delete_node",
         Step::Deprovision => "deprovision",
         Step::Cancel => "cancel",
+        Step::Join => "join",
+        Step::GiveBack => "give_back",
+        Step::Gang(GangStep::AddMembers(_)) => "add_members",
+        Step::Gang(GangStep::ReleaseMembers { .. }) => "release_members",
+        Step::Gang(GangStep::Enlarge) => "enlarge",
+        Step::Gang(GangStep::Record { .. }) => "record",
+        Step::Gang(GangStep::BeginRegroup { .. }) => "begin_regroup",
+        Step::Gang(GangStep::Regroup) => "regroup",
+        Step::Gang(GangStep::EndSearch) => "end_search",
         Step::MissBid => "miss_bid",
         Step::FindBid => "find_bid",
         Step::Move { .. } => "move",
@@ -221,7 +256,7 @@ fn label(step: &Step) -> &'static str {
 fn end(engine_reason: &str, objects: &SlotObjects, status: &mut BidSlotStatus, context: &Context) {
     let (phase, reason) = plan::slot::end(engine_reason, status.reason.as_deref());
     let slot = objects.slot.name_any();
-    if engine_reason == RELEASED {
+    if plan::slot::is_given_back(engine_reason) {
         let note = format!("slot {slot} has given its node back: {reason}");
         record_event(objects, EventType::Normal, "NodeReleased", note, context);
     } else {
@@ -261,10 +296,15 @@ fn move_to(
     let now = Time(clock::now());
     match phase {
         SlotPhase::Awarded => {
-            let held = objects.bid.as_ref().and_then(|bid| bid.allocation.as_ref());
+            let held = objects.allocation();
             status.allocation = held.map(|held| held.allocation);
             status.market = held.map(|held| held.market().to_owned());
             status.unit = held.map(|held| held.unit.clone());
+        }
+        // Before the node has them: they are in the status that says that its machine is ordered.
+        SlotPhase::Provisioning if status.applied.is_none() => {
+            status.applied =
+                objects.bidnode.as_ref().map(|bidnode| plan::node::applied(bidnode, &objects.slot));
         }
         SlotPhase::Registered | SlotPhase::Ready => {
             status.node_uid = objects.node.as_ref().and_then(|node| node.uid());
@@ -342,7 +382,9 @@ fn since_notice(objects: &SlotObjects) -> Option<Duration> {
 /// Removes the finalizer, deletes the object, and forgets the slot.
 async fn forget(objects: &SlotObjects, context: &Context) -> Result<Progress, Error> {
     let slot = &objects.slot;
-    if let Some(bid) = slot.status.as_ref().and_then(|status| status.bid) {
+    // The bid of a member is that of its gang.
+    let bid = slot.status.as_ref().and_then(|status| status.bid).filter(|_| slot.spec.member.is_none());
+    if let Some(bid) = bid {
         context.engine().bid_cache().forget(bid);
     }
     if let Some(node) = slot.status.as_ref().and_then(|status| status.node_uid.as_ref()) {

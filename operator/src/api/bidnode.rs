@@ -66,9 +66,14 @@ pub(super) fn label_value_schema() -> serde_json::Value {
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.metadata.name.size() <= 52")
-        .message("the name must have at most 52 characters: the names of nodes begin with it")
+        .message("the name must have at most 52 characters: the names of nodes begin with it"),
+    validation = Rule::new("!self.spec.gang || self.metadata.name.size() <= 42")
+        .message("the name of a gang must have at most 42 characters: the names of its nodes have the number of an allocation too")
 )]
 #[x_kube(
+    validation = Rule::new(
+        "!has(self.maxHourlyCost) || double(self.minNodes) * self.maxBid <= self.maxHourlyCost"
+    ).message("minNodes nodes at maxBid must cost at most maxHourlyCost").field_path(".maxHourlyCost"),
     validation = Rule::new("self.minNodes <= self.maxNodes")
         .message("minNodes must be at most maxNodes").field_path(".minNodes"),
     validation = Rule::new("self.instanceType == oldSelf.instanceType")
@@ -76,6 +81,16 @@ pub(super) fn label_value_schema() -> serde_json::Value {
     validation = Rule::new(
         "has(self.region) == has(oldSelf.region) && (!has(self.region) || self.region == oldSelf.region)"
     ).message("region cannot be changed: make another BidNode").field_path(".region"),
+    validation = Rule::new("!self.gang || self.minNodes >= 2")
+        .message("a gang has two nodes or more: set minNodes to their number").field_path(".minNodes"),
+    validation = Rule::new("!self.gang || self.minNodes == self.maxNodes")
+        .message("a gang has all of its nodes or none: set maxNodes to minNodes").field_path(".maxNodes"),
+    validation = Rule::new("!self.gang || self.minRequestedGpus == 0")
+        .message("a gang is bid for whatever pods request: leave minRequestedGpus out").field_path(".minRequestedGpus"),
+    validation = Rule::new("self.gang == oldSelf.gang")
+        .message("gang cannot be changed: make another BidNode").field_path(".gang"),
+    validation = Rule::new("!oldSelf.gang || self.minNodes == oldSelf.minNodes")
+        .message("the number of nodes of a gang cannot be changed: make another BidNode").field_path(".minNodes"),
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BidNodeSpec {
@@ -104,6 +119,20 @@ pub struct BidNodeSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
     pub min_requested_gpus: u32,
+    /// The most that all nodes together may cost, in USD per hour: there are never more nodes than it divided by `maxBid`.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "optional_number")]
+    #[schemars(range(min = 0.01, max = 1_000_000.0))]
+    #[x_kube(validation = Rule::new("self >= 0.01").message("maxHourlyCost must be at least 0.01"))]
+    pub max_hourly_cost: Option<f64>,
+    /// The place among BidNodes that a pod fits: the one with the highest weight bids for it, then the one with the lowest
+    /// expected price.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 100))]
+    pub weight: u32,
+    /// True for nodes that are of use only together, as for a job that runs on all of them: either all `minNodes` nodes are had,
+    /// in one market at first, or none. `maxNodes` is the same number. It cannot be changed.
+    #[serde(default)]
+    pub gang: bool,
     /// The trade-off between price and interruptions.
     #[serde(default)]
     pub bid_strategy: BidStrategy,
@@ -126,6 +155,11 @@ pub struct BidNodeSpec {
         "x-kubernetes-list-map-keys" = ["key", "effect"]
     ))]
     pub taints: Vec<NodeTaint>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+pub(super) fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn default_min_nodes() -> u32 {
@@ -246,9 +280,34 @@ pub struct BidNodeStatus {
     /// The `minNodes` that nodes were last given up for. If `minNodes` is lowered, as many nodes are given up at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_min_nodes: Option<u32>,
+    /// The pods for which no further node is bid for: one came and did not help them. They stay here until they have a node, are
+    /// gone, or the specification changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = UNHELPED_PODS_MAX), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
+    pub unhelped_pods: Vec<UnhelpedPod>,
     /// The labels of the nodes, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
+}
+
+/// The number of unhelped pods that a status holds. While there are as many, no node is bid for pods.
+pub const UNHELPED_PODS_MAX: usize = 100;
+
+/// A pod for which no further node is bid for.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct UnhelpedPod {
+    /// The namespace of the pod.
+    pub namespace: String,
+    /// The name of the pod.
+    pub name: String,
+    /// The UID of the pod.
+    pub uid: String,
+    /// The generation of the BidNode whose node did not help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// The reason, in a clause.
+    pub message: String,
 }
 
 /// The state of a BidNode in one word.

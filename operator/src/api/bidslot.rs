@@ -5,9 +5,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One node of a BidNode: one bid, one allocation, one node. Created by the operator; not meant to be written by people.
+///
+/// A gang has one bid for all of its nodes. Its *gang slot* has the bid and no node. Each *member* has one node, and no bid of
+/// its own.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[kube(
     group = "kubebid.io",
@@ -46,6 +49,21 @@ pub struct BidSlotSpec {
     /// The reason why the slot is to be given up. It is never removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseReason>,
+    /// The number of nodes of a gang, if this is its gang slot: it has the bid for all of them, and no node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gang_nodes: Option<u32>,
+    /// The node of a gang that the slot is for, if it is a member: it has no bid of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<GangMember>,
+}
+
+/// One node of a gang.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GangMember {
+    /// The number of the bid of the gang.
+    pub bid: u64,
+    /// The number of the allocation.
+    pub allocation: u64,
 }
 
 /// The reason why a slot is to be given up.
@@ -61,6 +79,8 @@ pub enum ReleaseReason {
     Rescinded,
     /// `maxBid` was lowered below the reserve of its unit.
     MaxBid,
+    /// Its gang lacks a node, and gives up the others.
+    Regroup,
 }
 
 /// The observed state of a slot: all that the operator must know after a crash.
@@ -118,15 +138,26 @@ pub struct BidSlotStatus {
     /// The UID of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
+    /// The labels and taints that its node has from its BidNode: those that the BidNode loses are removed. It is not kept on the
+    /// node, whose kubelet could name others there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<Applied>,
     /// True while the way to reach its node is to be reported: the provisioner did not say it when the node was reported ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub access_due: bool,
     /// The time at which its node was first ready with its labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_time: Option<Time>,
-    /// The time at which its node ends at the latest, if it is under notice.
+    /// The time at which its node ends at the latest, if it is under notice. For a gang slot, the time until which a
+    /// replacement is looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
+    /// The time since which the nodes of its gang are given up, so that all are bid for again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regroup_time: Option<Time>,
+    /// The number of times that its gang was regrouped. It is part of the key of the command.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub regroups: u32,
     /// The time at which the drain of its node began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_time: Option<Time>,
@@ -148,6 +179,10 @@ pub struct BidSlotStatus {
     pub conditions: Vec<Condition>,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl BidSlotStatus {
     /// Returns the instance type of its node: the first half of its market's name.
     pub fn instance_type(&self) -> Option<&str> {
@@ -157,6 +192,34 @@ impl BidSlotStatus {
     /// Returns the region of its node: the second half of its market's name.
     pub fn region(&self) -> Option<&str> {
         self.market.as_deref()?.split_once('/').map(|(_, region)| region)
+    }
+}
+
+/// The labels and taints that a node has from its BidNode.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Applied {
+    /// The keys of the labels.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub labels: BTreeSet<String>,
+    /// The taints.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub taints: BTreeSet<AppliedTaint>,
+}
+
+/// A taint that a node has from its BidNode.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AppliedTaint {
+    /// Its key.
+    pub key: String,
+    /// Its effect.
+    pub effect: String,
+}
+
+impl Applied {
+    /// Returns the labels and taints of both.
+    pub fn union(&self, other: &Applied) -> Applied {
+        Applied { labels: &self.labels | &other.labels, taints: &self.taints | &other.taints }
     }
 }
 

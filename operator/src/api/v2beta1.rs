@@ -2,7 +2,7 @@
 //!
 //! Version v1 is the one that is stored. `conversion.rs` says how the two are made of each other.
 
-use super::bidnode::{LABEL_VALUE, QUALIFIED_NAME, label_value_schema};
+use super::bidnode::{LABEL_VALUE, QUALIFIED_NAME, is_zero, label_value_schema};
 use super::{BidNodeStatus, BidStrategy, NodeTaint};
 use kube::{CustomResource, KubeSchema};
 use kubebid_client::Dollars;
@@ -21,6 +21,8 @@ const MAX_BID_MICROS_MIN: u64 = 10_000;
 const MAX_BID_MICROS_MAX: u64 = 1_000_000_000_000;
 /// The largest number of nodes, and of GPUs that pods request.
 const NODES_MAX: u32 = 1_000;
+/// The largest weight of a BidNode.
+const WEIGHT_MAX: u32 = 100;
 /// Pattern of a maximal bid: at most six digits after the point.
 const MAX_BID: &str = "^[0-9]{1,7}([.][0-9]{1,6})?$";
 /// Pattern of a length of time.
@@ -78,9 +80,15 @@ const TIME_SPAN: &str = "^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h)){1,4}$";
     printcolumn(name = "Regions", type_ = "string", json_path = ".spec.regions", priority = 1),
     printcolumn(name = "MaxBid", type_ = "string", json_path = ".spec.maxBid", priority = 1),
     validation = Rule::new("self.metadata.name.size() <= 52")
-        .message("the name must have at most 52 characters: the names of nodes begin with it")
+        .message("the name must have at most 52 characters: the names of nodes begin with it"),
+    validation = Rule::new("!self.spec.gang || self.metadata.name.size() <= 42")
+        .message("the name of a gang must have at most 42 characters: the names of its nodes have the number of an allocation too")
 )]
 #[x_kube(
+    validation = Rule::new(format!(
+        "!has(self.maxHourlyCost) || ![self.maxBid, self.maxHourlyCost].all(it, it.matches('{MAX_BID}')) \
+         || double(self.nodes.min) * double(self.maxBid) <= double(self.maxHourlyCost)"
+    )).message("nodes.min nodes at maxBid must cost at most maxHourlyCost").field_path(".maxHourlyCost"),
     validation = Rule::new("oldSelf.instanceTypes.all(it, it in self.instanceTypes)")
         .message("instanceTypes can be widened only: make another BidNode for fewer").field_path(".instanceTypes"),
     validation = Rule::new("self.instanceTypes[0] == oldSelf.instanceTypes[0]")
@@ -96,6 +104,17 @@ const TIME_SPAN: &str = "^([0-9]{1,6}([.][0-9]{1,3})?(ms|s|m|h)){1,4}$";
          || self.regions[0] == oldSelf.regions[0]"
     ).message("the first of regions stays the first, because v1 shows it: add others after it")
         .field_path(".regions"),
+    validation = Rule::new("!self.gang || self.nodes.min >= 2")
+        .message("a gang has two nodes or more: set nodes.min to their number").field_path(".nodes.min"),
+    validation = Rule::new("!self.gang || self.nodes.min == self.nodes.max")
+        .message("a gang has all of its nodes or none: set nodes.max to nodes.min").field_path(".nodes.max"),
+    validation = Rule::new("!self.gang || self.nodes.minRequestedGpus == 0")
+        .message("a gang is bid for whatever pods request: leave nodes.minRequestedGpus out")
+        .field_path(".nodes.minRequestedGpus"),
+    validation = Rule::new("self.gang == oldSelf.gang")
+        .message("gang cannot be changed: make another BidNode").field_path(".gang"),
+    validation = Rule::new("!oldSelf.gang || self.nodes.min == oldSelf.nodes.min")
+        .message("the number of nodes of a gang cannot be changed: make another BidNode").field_path(".nodes.min"),
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BidNodeSpec {
@@ -129,6 +148,25 @@ pub struct BidNodeSpec {
     /// The number of nodes.
     #[serde(default)]
     pub nodes: Nodes,
+    /// The most that all nodes together may cost, in USD per hour, as decimal text: there are never more nodes than it divided by
+    /// `maxBid`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", length(max = 14), extend("pattern" = MAX_BID))]
+    #[x_kube(
+        validation = Rule::new(format!(
+            "!self.matches('{MAX_BID}') || double(self) >= 0.01 && double(self) <= 1000000.0"
+        )).message("maxHourlyCost must be from \"0.01\" to \"1000000\"")
+    )]
+    pub max_hourly_cost: Option<MaxBid>,
+    /// The place among BidNodes that a pod fits: the one with the highest weight bids for it, then the one with the lowest
+    /// expected price.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 100))]
+    pub weight: u32,
+    /// True for nodes that are of use only together, as for a job that runs on all of them: either all `nodes.min` nodes are had,
+    /// in one market at first, or none. `nodes.max` is the same number. It cannot be changed.
+    #[serde(default)]
+    pub gang: bool,
     /// The trade-off between price and interruptions.
     #[serde(default)]
     pub strategy: BidStrategy,
@@ -183,7 +221,7 @@ fn default_min() -> u32 {
 }
 
 fn default_max() -> u32 {
-    10
+    1
 }
 
 impl Default for Nodes {
@@ -211,7 +249,7 @@ pub struct Drain {
     pub not_ready_after: Option<TimeSpan>,
 }
 
-/// A maximal bid in USD per node-hour, as it is written. Two that are written differently differ, also if their amounts do
+/// A maximal bid in USD per node-hour, or a maximal cost per hour, as it is written. Two that are written differently differ, also if their amounts do
 /// not.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(try_from = "String", into = "String")]
@@ -236,10 +274,12 @@ impl MaxBid {
         self.micros
     }
 
-    /// Returns true if it has no more digits than the schema accepts, and no sign of a currency.
-    fn has_plain_text(&self) -> bool {
+    /// Returns true if the schema accepts it: it has no more digits than that, no sign of a currency, and an amount in range.
+    fn is_valid(&self) -> bool {
         let whole = self.text.split('.').next().unwrap_or_default();
-        (1..=7).contains(&whole.len()) && !whole.starts_with('$')
+        (1..=7).contains(&whole.len())
+            && !whole.starts_with('$')
+            && (MAX_BID_MICROS_MIN..=MAX_BID_MICROS_MAX).contains(&self.micros)
     }
 }
 
@@ -253,7 +293,7 @@ impl TryFrom<String> for MaxBid {
     type Error = String;
 
     fn try_from(text: String) -> Result<MaxBid, String> {
-        let amount: Dollars = text.parse().map_err(|error| format!("maxBid {text:?}: {error}"))?;
+        let amount: Dollars = text.parse().map_err(|error| format!("{text:?}: {error}"))?;
         Ok(MaxBid { text, micros: amount.0 })
     }
 }
@@ -319,11 +359,13 @@ impl BidNodeSpec {
     pub(crate) fn is_valid(&self) -> bool {
         let Nodes { min, max, min_requested_gpus } = self.nodes;
         self.instance_types.iter().chain(&self.regions).all(|name| is_name(name))
-            && self.max_bid.has_plain_text()
-            && (MAX_BID_MICROS_MIN..=MAX_BID_MICROS_MAX).contains(&self.max_bid.micros)
+            && self.max_bid.is_valid()
             && min <= max
             && (1..=NODES_MAX).contains(&max)
             && min_requested_gpus <= NODES_MAX
+            && self.max_hourly_cost.as_ref().is_none_or(MaxBid::is_valid)
+            && self.weight <= WEIGHT_MAX
+            && (!self.gang || min >= 2 && min == max && min_requested_gpus == 0)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `run`: runs the controllers, and the webhook that converts BidNodes.
 
 use super::labels::LabelArgs;
-use super::{Done, PROGRAM, WEBHOOK_SECRET, WEBHOOK_SERVICE};
+use super::{Done, PROGRAM, WEBHOOK_SECRET, WEBHOOK_SERVICE, lease_namespace};
 use crate::Cli;
 use bytes::Bytes;
 use clap::error::ErrorKind;
@@ -50,6 +50,7 @@ Examples:
 
 Exit codes: 1 the cluster or a setting is at fault, 2 the command line is wrong, 3 another replica leads now.
 KUBEBID_LOG says what is logged, as in `info` or `kubebid_operator=debug`.")]
+#[command(mut_arg("lease_namespace", lease_namespace))]
 pub(crate) struct Run {
     /// Engines of one exchange, tried in this order
     #[arg(long, env = "KUBEBID_ENDPOINTS", value_delimiter = ',', default_value = "http://127.0.0.1:7440")]
@@ -107,9 +108,12 @@ pub(crate) struct Run {
     /// The time for which the unit of a node that vanished is kept, unless its provider says that it is lost
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time, help_heading = "Limits")]
     vanished_for: SignedDuration,
-    /// The time after which a bid that the engine does not know is placed again
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time, help_heading = "Limits")]
+    /// The time after which a node whose bid the engine does not know is given up and bid for again, a fifth of all at a time
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time, help_heading = "Limits")]
     unknown_for: SignedDuration,
+    /// The time for which a bid that pods need waits, before the next BidNode that they fit bids instead
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time, help_heading = "Limits")]
+    next_pool_after: SignedDuration,
     /// The controllers that run [default: bidnodes, and labels if NodePoolLabelSet is defined in the cluster]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES", help_heading = "Controllers")]
     controllers: Option<Vec<Controller>>,
@@ -281,6 +285,7 @@ impl Run {
                 drain: self.drain_within,
                 vanished: self.vanished_for,
                 unknown: self.unknown_for,
+                next_pool: self.next_pool_after,
                 ..Limits::default()
             },
             allowed_types,

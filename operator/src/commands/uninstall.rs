@@ -1,6 +1,6 @@
 //! `uninstall`: removes the finalizers of the operator.
 
-use super::{Done, PROGRAM};
+use super::{Done, PROGRAM, lease_namespace};
 use clap::Args;
 use kubebid_controller::output::print;
 use kubebid_controller::process::ProcessArgs;
@@ -24,6 +24,7 @@ Examples:
   kubectl scale -n kubebid-system deployment/kubebid-operator --replicas 0
   kubebid-operator uninstall --dry-run                  which objects have a finalizer
   kubebid-operator uninstall")]
+#[command(mut_arg("lease_namespace", lease_namespace))]
 pub(crate) struct Uninstall {
     #[command(flatten)]
     process: ProcessArgs,

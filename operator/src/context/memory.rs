@@ -1,7 +1,8 @@
 //! Memory of the process: facts that are not worth a write, and are observed again after a restart.
 
+use crate::plan::resources::Resources;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,12 +34,16 @@ struct OfBidNode {
     /// The generation whose labels and taints the API server answered last, with its refusal if it refused them. The slot that
     /// found this out may be gone before its BidNode is reconciled.
     registration: Option<(Option<i64>, Option<String>)>,
+    /// The resources of an empty node, by instance type, as last found on the nodes of the BidNode.
+    found: BTreeMap<String, Resources>,
 }
 
 /// The facts of a slot.
 #[derive(Debug, Default)]
 struct OfSlot {
     empty_since: Option<Timestamp>,
+    /// The pods on its node, by UID, and the time since which they have been the same.
+    same_pods: Option<(BTreeSet<String>, Timestamp)>,
     /// The time of the last question about its machine.
     machine_polled: Option<Instant>,
 }
@@ -152,6 +157,48 @@ impl Memory {
             slot.empty_since = None;
         }
         None
+    }
+
+    /// Returns the time since which the open node of a slot has had these pods.
+    pub(crate) fn same_pods_since(
+        &self,
+        slot_uid: &str,
+        pods: BTreeSet<String>,
+        now: Timestamp,
+    ) -> Timestamp {
+        let mut state = self.state();
+        let slot = state.slots.entry(slot_uid.to_owned()).or_default();
+        match &slot.same_pods {
+            Some((before, since)) if *before == pods => *since,
+            Some(_) | None => {
+                slot.same_pods = Some((pods, now));
+                now
+            }
+        }
+    }
+
+    /// Forgets the pods of a slot whose node does not take pods: the scheduler looks at it again when it does.
+    pub(crate) fn forget_pods(&self, slot_uid: &str) {
+        if let Some(slot) = self.state().slots.get_mut(slot_uid) {
+            slot.same_pods = None;
+        }
+    }
+
+    /// Returns the resources of an empty node of a type, as found on the nodes of a BidNode: at this moment, or before if there is
+    /// no such node at this moment.
+    pub(crate) fn found(
+        &self,
+        uid: &str,
+        instance_type: &str,
+        found: Option<&Resources>,
+    ) -> Option<Resources> {
+        match found {
+            Some(found) => {
+                self.write(uid, |it| it.found.insert(instance_type.to_owned(), found.clone()));
+                Some(found.clone())
+            }
+            None => self.read(uid, |it| it.found.get(instance_type).cloned()),
+        }
     }
 
     /// Returns the time until the provisioner may be asked for the machine of a slot again. If it may be asked at once, records

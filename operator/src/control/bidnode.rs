@@ -4,7 +4,9 @@ use crate::act;
 use crate::api::{BidNode, BidSlot, FINALIZER};
 use crate::context::Context;
 use crate::error::{Error, ServiceError};
+use crate::observe::status::Found;
 use crate::plan::count::Changes;
+use crate::plan::status::PodsReport;
 use crate::{clock, observe, plan};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// The time after which a BidNode is reconciled again while it is not known how many nodes pods need.
+/// The time after which a BidNode is reconciled again while it is not known how many nodes pods need, or how many slots it has.
 const DEMAND_POLL: Duration = Duration::from_secs(10);
 /// The time after which a BidNode that is being deleted is reconciled again.
 const DELETION_POLL: Duration = Duration::from_secs(2);
@@ -57,17 +59,32 @@ async fn reconcile(bidnode: Arc<BidNode>, context: &Context) -> Result<Action, E
     let observation = observe::bidnode::observe(&bidnode, &slots, now, context).await;
     let narrow = plan::bidnode::to_widen(&observation);
     act::bidnode::widen(&narrow, &observation.scope, &slots, context).await?;
+    let overdue = observation.slots.iter().find_map(|slot| slot.overdue.clone());
+    let unreadable = context.stores.unreadable_slots_of(&bidnode);
+    if let Some(slot) = unreadable.first() {
+        act::bidnode::report_unreadable(slot, &bidnode, context);
+        let found = Found { observed_min_nodes: observation.observed_min_nodes, pods: None, overdue };
+        let later = report(&bidnode, &slots, found, now, context).await?;
+        return Ok(Action::RequeueAfter(later.unwrap_or(DEMAND_POLL)));
+    }
     let Some(plan) = plan::bidnode::plan(&observation) else {
         // The engine does not say what a node is: as many slots as there are is the best guess.
-        let later = report(&bidnode, &slots, observation.observed_min_nodes, now, context).await?;
+        let found = Found { observed_min_nodes: observation.observed_min_nodes, pods: None, overdue };
+        let later = report(&bidnode, &slots, found, now, context).await?;
         return Ok(Action::RequeueAfter(later.unwrap_or(DEMAND_POLL)));
     };
     if plan.changes != Changes::default() {
         debug!(bidnode = bidnode.name_any(), ?plan, ?observation, "slots change");
     }
     act::bidnode::scale(&plan, &bidnode, &slots, context).await?;
+    act::bidnode::tell(&plan, overdue.as_ref(), &bidnode, context);
 
-    let later = report(&bidnode, &slots, Some(bidnode.spec.min_nodes), now, context).await?;
+    let found = Found {
+        observed_min_nodes: Some(bidnode.spec.min_nodes),
+        pods: Some(PodsReport { pending: plan.pending, not_helped: plan.part.not_helped }),
+        overdue,
+    };
+    let later = report(&bidnode, &slots, found, now, context).await?;
     Ok(Action::RequeueAfter(later.map_or(plan.requeue_after, |later| later.min(plan.requeue_after))))
 }
 
@@ -86,11 +103,11 @@ fn enqueue_slots_of_new_generation(bidnode: &BidNode, slots: &[Arc<BidSlot>], co
 async fn report(
     bidnode: &BidNode,
     slots: &[Arc<BidSlot>],
-    observed_min_nodes: Option<u32>,
+    found: Found,
     now: Timestamp,
     context: &Context,
 ) -> Result<Option<Duration>, Error> {
-    let observation = observe::status::observe(bidnode, slots, observed_min_nodes, now, context).await;
+    let observation = observe::status::observe(bidnode, slots, found, now, context).await;
     let plan = plan::status::plan(&observation);
     act::bidnode::write_status(&plan, bidnode, now, context).await
 }
@@ -102,6 +119,7 @@ async fn delete(bidnode: &BidNode, slots: &[Arc<BidSlot>], context: &Context) ->
     if act::bidnode::delete(step, bidnode, slots, context).await? {
         return Ok(Action::AwaitChange);
     }
-    report(bidnode, slots, Some(bidnode.spec.min_nodes), clock::now(), context).await?;
+    let found = Found { observed_min_nodes: Some(bidnode.spec.min_nodes), ..Found::default() };
+    report(bidnode, slots, found, clock::now(), context).await?;
     Ok(Action::RequeueAfter(DELETION_POLL))
 }

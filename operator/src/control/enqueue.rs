@@ -1,6 +1,6 @@
 //! Maps events of nodes, pods and the engine to the BidNodes and slots that they concern.
 
-use crate::api::BidSlot;
+use crate::api::{BidSlot, SlotKey};
 use crate::cache::{bidnode_ref_of, node_name_of, slot_ref_of};
 use crate::context::Context;
 use crate::plan::demand::is_unschedulable;
@@ -42,6 +42,19 @@ fn all_bidnodes(context: &Context) {
     for bidnode in context.stores.bidnodes.all() {
         context.bidnode_wakes.wake(ObjectRef::from_obj(bidnode.as_ref()));
     }
+}
+
+/// Enqueues the slot of a bid, and the members of a gang. A notice does not wait for the end of a backoff.
+pub(super) fn on_bid(context: &Context, slot: &SlotKey) {
+    let slot = ObjectRef::<BidSlot>::new(&slot.name).within(&slot.namespace);
+    if let Some(gang_slot) = context.stores.slots.get(&slot).filter(|it| it.spec.gang_nodes.is_some())
+        && let Some(bidnode) = context.stores.bidnode_of(&gang_slot)
+    {
+        for member in context.stores.slots_of(&bidnode).into_iter().filter(|it| it.spec.member.is_some()) {
+            context.slot_wakes.wake_urgently(ObjectRef::from_obj(member.as_ref()));
+        }
+    }
+    context.slot_wakes.wake_urgently(slot);
 }
 
 /// Enqueues everything when the engine ceases to answer and when it answers again.

@@ -1,7 +1,7 @@
 //! Reconciles the labels of nodes that no slot writes, and the status of each NodePoolLabelSet.
 
 use crate::act;
-use crate::api::{BidSlot, NodePoolLabelSet, TAINT_UNREGISTERED};
+use crate::api::{NodePoolLabelSet, TAINT_UNREGISTERED};
 use crate::cache::slot_ref_of;
 use crate::context::Context;
 use crate::error::ServiceError;
@@ -48,11 +48,14 @@ impl Shared {
     /// Returns true if a slot writes the labels of a node, or is going to when it registers it.
     fn is_of_slot(&self, node: &Node) -> bool {
         let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        taints.any(|taint| taint.key == TAINT_UNREGISTERED) || self.slot_of(node).is_some()
+        taints.any(|taint| taint.key == TAINT_UNREGISTERED) || self.has_slot(node)
     }
 
-    fn slot_of(&self, node: &Node) -> Option<Arc<BidSlot>> {
-        self.bidnodes.as_ref()?.stores.slots.get(&slot_ref_of(node)?)
+    /// Returns true if a slot says that the node is its own, or the node says so and the slot is there.
+    fn has_slot(&self, node: &Node) -> bool {
+        let Some(bidnodes) = &self.bidnodes else { return false };
+        let named = slot_ref_of(node).and_then(|slot| bidnodes.stores.slot_uid(&slot));
+        named.is_some() || bidnodes.stores.slot_on(&node.name_any()).is_some()
     }
 }
 

@@ -7,8 +7,9 @@ use crate::context::Context;
 use crate::error::ServiceError;
 use crate::observe::node::{is_machine_of, is_ready};
 use crate::observe::slot::{SlotObjects, observe};
+use crate::plan;
 use crate::plan::slot::conditions::{Facts, Obstacle, conditions};
-use crate::plan::slot::{Observation, Step, plan};
+use crate::plan::slot::{Observation, Step};
 use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use kubebid_controller::phased::{self, Phased, Plan, Progress};
@@ -19,6 +20,9 @@ use tracing::info;
 
 /// The time after which a slot is reconciled again whose step was withheld by `--dry-run`.
 const DRY_RUN_POLL: Duration = Duration::from_secs(60);
+
+/// The time after which a slot is looked at again whose BidNode this version of the program cannot read.
+const UNREADABLE_POLL: Duration = Duration::from_secs(30);
 
 /// The controller of slots.
 pub(super) struct Slots(pub(super) Arc<Context>);
@@ -34,6 +38,9 @@ impl Reconciler for Slots {
         slot: Arc<BidSlot>,
         context: &PassContext,
     ) -> Result<Action, Error<ServiceError>> {
+        if self.0.stores.is_bidnode_unreadable(&slot) && makes_bids(&slot) {
+            return Ok(Action::RequeueAfter(UNREADABLE_POLL));
+        }
         phased::run(self, slot, context).await
     }
 
@@ -68,7 +75,7 @@ impl Phased for Slots {
     }
 
     fn plan(&self, (objects, observation): &(SlotObjects, Observation)) -> Plan<Step> {
-        let plan = plan(observation);
+        let plan = plan::slot::plan(observation);
         // Slots whose bids are amended before this one.
         let namespace = objects.slot.namespace().unwrap_or_default();
         for name in &plan.reconcile {
@@ -100,6 +107,26 @@ impl Phased for Slots {
 
     fn describe(&self, slot: &mut BidSlot, error: Option<&Error<ServiceError>>) {
         set_conditions(slot, error, &self.0);
+        record_applied(slot, error, &self.0);
+    }
+}
+
+/// Returns true if a slot is wanted and holds no unit: it places and amends bids as its BidNode says.
+fn makes_bids(slot: &BidSlot) -> bool {
+    let holds = slot.status.as_ref().is_some_and(|status| status.allocation.is_some());
+    !holds && slot.spec.release.is_none() && slot.metadata.deletion_timestamp.is_none()
+}
+
+/// Records the labels and taints of a registered node, for a slot of an earlier operator, which has no record.
+fn record_applied(slot: &mut BidSlot, error: Option<&Error<ServiceError>>, context: &Context) {
+    let Some(status) = &slot.status else { return };
+    let is_registered = matches!(status.phase, SlotPhase::Registered | SlotPhase::Ready) && error.is_none();
+    if status.applied.is_some() || !is_registered {
+        return;
+    }
+    if let Some(bidnode) = context.stores.bidnode_of(slot) {
+        let applied = plan::node::applied(&bidnode, slot);
+        slot.status.get_or_insert_default().applied = Some(applied);
     }
 }
 

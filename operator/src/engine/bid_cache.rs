@@ -1,16 +1,17 @@
 //! Cache of the operator's bids: listed, and then updated by events.
 
-use crate::api::SlotKey;
+use crate::api::{BidSlot, SlotKey};
 use kubebid_client::v1::{self, event::Kind};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// A bid. It is for one node and closes when it has won that, so it has one allocation in its life.
+/// A bid. The bid of a slot is for one node and closes when it has won that, so it has one allocation in its life. The bid of a
+/// gang has one for each node, and others after it lost some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedBid {
-    /// The slot of the bid.
+    /// The slot of the bid; for a gang its gang slot.
     pub slot: SlotKey,
     /// True until the bid closes.
     pub open: bool,
@@ -18,8 +19,28 @@ pub struct CachedBid {
     pub ceiling_micros: u64,
     /// Its place among the bids of the same ceiling. Each amendment changes it.
     pub place: u64,
-    /// The allocation that the bid won.
-    pub allocation: Option<CachedAllocation>,
+    /// The allocations that the bid won, by number.
+    pub allocations: BTreeMap<u64, CachedAllocation>,
+}
+
+impl CachedBid {
+    /// Returns the allocation of a slot: of a member of a gang the one that it is for, of another slot the only one.
+    pub fn allocation_of(&self, slot: &BidSlot) -> Option<&CachedAllocation> {
+        match &slot.spec.member {
+            Some(member) => self.allocations.get(&member.allocation),
+            None => self.allocations.values().next_back(),
+        }
+    }
+
+    /// Returns whether it is open or holds a unit.
+    fn is_live(&self) -> bool {
+        self.open || self.held().next().is_some()
+    }
+
+    /// Returns the allocations that have not ended.
+    pub fn held(&self) -> impl Iterator<Item = &CachedAllocation> {
+        self.allocations.values().filter(|held| held.ended.is_none())
+    }
 }
 
 /// An allocation of a bid.
@@ -89,7 +110,7 @@ struct State {
     bids: BTreeMap<u64, CachedBid>,
     by_allocation: BTreeMap<u64, u64>,
     /// Allocations of bids that are being placed: the event may come before the answer.
-    early: BTreeMap<u64, CachedAllocation>,
+    early: BTreeMap<u64, BTreeMap<u64, CachedAllocation>>,
     /// True after the first list.
     listed: bool,
 }
@@ -139,31 +160,30 @@ impl BidCache {
     pub(super) fn seq_of(&self, allocation: u64) -> u64 {
         let state = self.state();
         let bid = state.by_allocation.get(&allocation).and_then(|bid| state.bids.get(bid));
-        bid.and_then(|known| known.allocation.as_ref()).map_or(allocation, |held| held.seq)
+        bid.and_then(|known| known.allocations.get(&allocation)).map_or(allocation, |held| held.seq)
     }
 
     /// Returns the bids that are open or hold a unit, with their slots.
     pub fn live(&self) -> Vec<(u64, SlotKey)> {
-        let holds = |known: &CachedBid| known.allocation.as_ref().is_some_and(|held| held.ended.is_none());
         let state = self.state();
-        let live = state.bids.iter().filter(|(_, known)| known.open || holds(known));
+        let live = state.bids.iter().filter(|(_, known)| known.is_live());
         live.map(|(bid, known)| (*bid, known.slot.clone())).collect()
     }
 
-    /// Returns the slots whose allocation is under notice.
-    pub fn under_notice(&self) -> Vec<SlotKey> {
-        let noticed = |known: &&CachedBid| {
-            known.allocation.as_ref().is_some_and(|held| held.ended.is_none() && held.notice.is_some())
-        };
-        self.state().bids.values().filter(noticed).map(|known| known.slot.clone()).collect()
+    /// Returns the allocations that are under notice, each with the slot of its bid.
+    pub fn under_notice(&self) -> Vec<(SlotKey, u64)> {
+        let state = self.state();
+        let held = state.bids.values().flat_map(|known| known.held().map(move |held| (known, held)));
+        let noticed = held.filter(|(_, held)| held.notice.is_some());
+        noticed.map(|(known, held)| (known.slot.clone(), held.allocation)).collect()
     }
 
     /// Adds a bid that was placed.
     pub(super) fn placed(&self, bid: u64, slot: SlotKey, ceiling_micros: u64) {
         let mut state = self.state();
         if !state.bids.contains_key(&bid) {
-            let allocation = state.early.remove(&bid);
-            state.insert(bid, CachedBid { slot, open: true, ceiling_micros, place: bid, allocation });
+            let allocations = state.early.remove(&bid).unwrap_or_default();
+            state.insert(bid, CachedBid { slot, open: true, ceiling_micros, place: bid, allocations });
         }
     }
 
@@ -197,14 +217,14 @@ impl BidCache {
             open: false,
             ceiling_micros: 0,
             place: 0,
-            allocation: None,
+            allocations: BTreeMap::new(),
         };
         self.state().bids.insert(bid, known);
     }
 
     /// Replaces a bid by what was read.
     pub(super) fn learn(&self, bid: v1::Bid, allocations: Vec<v1::Allocation>) {
-        self.state().learn(&bid, allocations.last());
+        self.state().learn(&bid, &allocations.iter().collect::<Vec<_>>());
     }
 
     /// Replaces all bids by lists of the open bids and of the allocations that are held. Returns the slots that may have
@@ -214,21 +234,25 @@ impl BidCache {
         let before = std::mem::take(&mut state.bids);
         state.by_allocation.clear();
         state.early.clear();
-        let held: BTreeMap<u64, &v1::Allocation> =
-            allocations.iter().filter_map(|held| Some((held.bid?, held))).collect();
-        for bid in bids {
-            state.learn(bid, held.get(&bid.bid).copied());
+        let mut held: BTreeMap<u64, Vec<&v1::Allocation>> = BTreeMap::new();
+        for allocation in allocations {
+            if let Some(bid) = allocation.bid {
+                held.entry(bid).or_default().push(allocation);
+            }
         }
-        for (bid, allocation) in &held {
+        for bid in bids {
+            state.learn(bid, held.get(&bid.bid).map_or(&[][..], Vec::as_slice));
+        }
+        for (bid, allocations) in &held {
             // The bid is closed, and holds a unit.
-            if !state.bids.contains_key(bid) {
+            if let (false, Some(first)) = (state.bids.contains_key(bid), allocations.first()) {
                 let known = before.get(bid);
                 let known = CachedBid {
-                    slot: SlotKey::of_labels(&allocation.labels),
+                    slot: SlotKey::of_labels(&first.labels),
                     open: false,
-                    ceiling_micros: allocation.ceiling_micros.unwrap_or_default(),
+                    ceiling_micros: first.ceiling_micros.unwrap_or_default(),
                     place: known.map_or(0, |known| known.place),
-                    allocation: Some(CachedAllocation::of(allocation)),
+                    allocations: cached(allocations),
                 };
                 state.insert(*bid, known);
             }
@@ -239,7 +263,7 @@ impl BidCache {
                 if *is != was {
                     changed.push(is.slot.clone());
                 }
-            } else if was.open || was.allocation.as_ref().is_some_and(|held| held.ended.is_none()) {
+            } else if was.is_live() {
                 // The bid ended without an event. Its slot asks for it when it is reconciled.
                 changed.push(was.slot);
             } else {
@@ -256,10 +280,9 @@ impl BidCache {
     /// Removes a bid whose slot is gone.
     pub fn forget(&self, bid: u64) {
         let mut state = self.state();
-        if let Some(known) = state.bids.remove(&bid)
-            && let Some(held) = known.allocation
+        for allocation in state.bids.remove(&bid).into_iter().flat_map(|known| known.allocations.into_keys())
         {
-            state.by_allocation.remove(&held.allocation);
+            state.by_allocation.remove(&allocation);
         }
     }
 
@@ -269,21 +292,24 @@ impl BidCache {
     }
 }
 
+/// Returns allocations by number.
+fn cached(allocations: &[&v1::Allocation]) -> BTreeMap<u64, CachedAllocation> {
+    allocations.iter().map(|held| (held.allocation, CachedAllocation::of(held))).collect()
+}
+
 impl State {
     fn insert(&mut self, bid: u64, known: CachedBid) {
-        if let Some(held) = &known.allocation {
-            self.by_allocation.insert(held.allocation, bid);
-        }
+        self.by_allocation.extend(known.allocations.keys().map(|allocation| (*allocation, bid)));
         self.bids.insert(bid, known);
     }
 
-    fn learn(&mut self, bid: &v1::Bid, allocation: Option<&v1::Allocation>) {
+    fn learn(&mut self, bid: &v1::Bid, allocations: &[&v1::Allocation]) {
         let known = CachedBid {
             slot: SlotKey::of_labels(&bid.labels),
             open: bid.state() == v1::bid::State::Open,
             ceiling_micros: bid.ceiling_micros,
             place: bid.bid_seq,
-            allocation: allocation.map(CachedAllocation::of),
+            allocations: cached(allocations),
         };
         self.insert(bid.bid, known);
     }
@@ -291,7 +317,7 @@ impl State {
     fn with(&mut self, allocation: u64, change: impl FnOnce(&mut CachedAllocation)) -> Option<SlotKey> {
         let bid = self.by_allocation.get(&allocation)?;
         let known = self.bids.get_mut(bid)?;
-        change(known.allocation.as_mut()?);
+        change(known.allocations.get_mut(&allocation)?);
         Some(known.slot.clone())
     }
 
@@ -299,16 +325,14 @@ impl State {
         match event.kind.as_ref()? {
             Kind::Allocated(it) => {
                 let bid = it.bid?;
+                let won = CachedAllocation::new(it.allocation, it.unit.clone());
                 let Some(known) = self.bids.get_mut(&bid) else {
-                    self.early.insert(bid, CachedAllocation::new(it.allocation, it.unit.clone()));
+                    self.early.entry(bid).or_default().insert(it.allocation, won);
                     return None;
                 };
-                let slot = known.slot.clone();
-                if known.allocation.as_ref().is_none_or(|held| held.allocation != it.allocation) {
-                    known.allocation = Some(CachedAllocation::new(it.allocation, it.unit.clone()));
-                    self.by_allocation.insert(it.allocation, bid);
-                }
-                Some(slot)
+                known.allocations.entry(it.allocation).or_insert(won);
+                self.by_allocation.insert(it.allocation, bid);
+                Some(known.slot.clone())
             }
             Kind::BidAmended(it) => {
                 let known = self.bids.get_mut(&it.bid)?;

@@ -9,6 +9,7 @@ use crate::api::BidNode;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, ObjectList, ObjectMeta};
+use kube::core::DeserializeGuard;
 use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use kubebid_client::{Client, v1};
 use kubebid_controller::external::{
@@ -241,10 +242,13 @@ impl Accounts {
     async fn in_cluster(&self, object: &Account) -> Result<Option<String>, CallError> {
         let (client, params) = (self.client.clone(), ListParams::default());
         let unread = |error| not_read("DependentsNotRead", &error);
-        let offers = Api::<Offer>::all(client.clone()).list(&params).await;
+        let offers = Api::<DeserializeGuard<Offer>>::all(client.clone()).list(&params).await;
         let offers = or_undefined(offers).map_err(unread)?;
         let name = object.name_any();
-        if let Some(offer) = offers.iter().find(|offer| offer.is_sold_by(&name)) {
+        // An Offer that this version cannot read may be of any account.
+        let is_own =
+            |offer: &&DeserializeGuard<Offer>| offer.0.as_ref().map_or(true, |offer| offer.is_sold_by(&name));
+        if let Some(offer) = offers.iter().find(is_own) {
             return Ok(Some(format!("Offer {} is there", ObjectName::of(offer))));
         }
         let bidnodes = Api::<BidNode>::all(client).list_metadata(&params).await;

@@ -2,7 +2,6 @@
 
 use crate::api::SlotKey;
 use crate::context::Context;
-use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ pub(crate) fn observe(context: &Context) -> Option<BTreeMap<u64, SlotKey>> {
 
 /// Returns whether a slot is one of this operator's and is gone.
 fn is_gone(slot: &SlotKey, context: &Context) -> bool {
-    let there = context.stores.slots.get(&ObjectRef::new(&slot.name).within(&slot.namespace));
+    let there = context.stores.slot_uid(&ObjectRef::new(&slot.name).within(&slot.namespace));
     let is_ours = !slot.uid.is_empty() && context.watches(&slot.namespace);
-    is_ours && there.is_none_or(|there| there.uid().as_deref() != Some(&slot.uid))
+    is_ours && there.as_ref() != Some(&slot.uid)
 }

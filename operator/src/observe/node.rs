@@ -2,7 +2,7 @@
 
 use crate::api::{LABEL_SLOT_UID, TAINT_LEAVING, TAINT_UNREGISTERED};
 use crate::plan::slot::NodeView;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -39,6 +39,20 @@ pub(crate) fn takes_pods(node: &Node) -> bool {
     let view = node_view(node, true);
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
     view.ready && view.registered && !view.leaving && view.ending_since.is_none() && !cordoned
+}
+
+/// Returns the key of a taint that keeps pods away and is not of the BidNode: a node has it until a program on it has started.
+pub(crate) fn startup_taint(node: &Node, of_bidnode: &[Taint]) -> Option<String> {
+    let is_of_bidnode =
+        |taint: &Taint| of_bidnode.iter().any(|ours| ours.key == taint.key && ours.effect == taint.effect);
+    // The taints of Kubernetes stand for conditions of a node, such as a full disk.
+    let is_startup = |taint: &&Taint| {
+        taint.effect != "PreferNoSchedule"
+            && !taint.key.starts_with("node.kubernetes.io/")
+            && !is_of_bidnode(taint)
+    };
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().find(is_startup).map(|taint| taint.key.clone())
 }
 
 /// Returns whether a node proves that it is the machine of this slot: the operator has labelled it as such, its

@@ -1,6 +1,7 @@
 //! Observes a slot: its BidNode, its node, its bid, and the prices.
 
 use super::bidnode::duration;
+use super::gang;
 use super::node::{is_machine_of, node_view, not_ready_since};
 use super::pod::pod_view;
 use crate::api::{ANNOTATION_DRAIN_WITHIN, BidNode, BidSlot, BidSlotStatus, SlotKey, SlotPhase};
@@ -13,7 +14,7 @@ use crate::plan::ceiling::{Markets, StandingBid};
 use crate::plan::drain::PodView;
 use crate::plan::slot::{
     AllocationView, BidState, BidView, Limits, Notice, Observation, PeerState, PriceToStay, Pricing,
-    UnwantedReason,
+    UnknownSlot, UnwantedReason, is_turn_of_unknown,
 };
 use crate::provisioner::Machine;
 use k8s_openapi::api::core::v1::Node;
@@ -29,7 +30,7 @@ use tracing::warn;
 pub(crate) struct SlotObjects {
     /// The slot.
     pub(crate) slot: BidSlot,
-    /// Its BidNode, if it still exists.
+    /// Its BidNode, if it still exists and can be read.
     pub(crate) bidnode: Option<Arc<BidNode>>,
     /// Its Node object, if it proves that it is the slot's machine.
     pub(crate) node: Option<Arc<Node>>,
@@ -43,9 +44,14 @@ impl SlotObjects {
         self.slot.status.clone().unwrap_or_default()
     }
 
+    /// Returns its allocation, if it has one.
+    pub(crate) fn allocation(&self) -> Option<&CachedAllocation> {
+        self.bid.as_ref()?.allocation_of(&self.slot).filter(|_| self.slot.spec.gang_nodes.is_none())
+    }
+
     /// Returns the notice on its allocation, if there is one.
     pub(crate) fn notice(&self) -> Option<Notice> {
-        notice(self.bid.as_ref()?.allocation.as_ref()?)
+        notice(self.allocation()?)
     }
 }
 
@@ -54,7 +60,7 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
     let objects = objects(slot, context).await?;
     let now = clock::now();
     let status = objects.status();
-    let unwanted = unwanted(&objects);
+    let unwanted = unwanted(&objects, context);
     let mut observation = Observation {
         now,
         spec: objects.slot.spec.clone(),
@@ -70,11 +76,22 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
             .map(|_| peers(&objects, context)),
         pods: pods(&objects, context),
         machine_gone: false,
+        is_turn_of_unknown: true,
+        gang: None,
+        regroups: gang::regroups(&objects.slot, context),
         limits: limits(&objects, context),
         status,
     };
+    if observation.bid == BidState::Unknown && observation.status.allocation.is_some() {
+        let slots: Vec<_> = context.stores.slots.all().iter().filter_map(|slot| unknown_slot(slot)).collect();
+        observation.is_turn_of_unknown = is_turn_of_unknown(&SlotKey::of(&objects.slot), &slots);
+    }
+    if let Some(nodes) = objects.slot.spec.gang_nodes {
+        let (bidnode, bid) = (objects.bidnode.as_deref(), objects.bid.as_ref());
+        observation.gang = Some(gang::observe(&objects.slot, nodes, bidnode, bid, context).await?);
+    }
     if let Some(markets) = markets(&objects, unwanted.is_some(), context).await? {
-        let bid = objects.bid.as_ref().map(|bid| standing(bid, &observation.status));
+        let bid = objects.bid.as_ref().map(|bid| standing(bid, &objects.slot, &observation.status));
         observation.pricing = Some(Pricing { markets, bid, others: Vec::new() });
         if observation.amend_micros().is_some()
             && let Some(pricing) = &mut observation.pricing
@@ -100,31 +117,45 @@ async fn objects(slot: BidSlot, context: &Context) -> Result<SlotObjects, Error>
         .filter(|node| is_machine_of(node, slot_uid, unit));
     let node = node.map(|node| context.newest(node));
     let bid = match status.and_then(|status| status.bid) {
-        Some(bid) => {
-            let has_allocation = status.is_some_and(|status| status.allocation.is_some());
-            known_bid(bid, has_allocation, context).await?
-        }
+        Some(bid) => known_bid(bid, &slot, context).await?,
         None => None,
     };
     Ok(SlotObjects { slot, bidnode, node, bid })
 }
 
+/// Returns a slot as [`is_turn_of_unknown`] needs it, if it has an allocation.
+fn unknown_slot(slot: &BidSlot) -> Option<UnknownSlot> {
+    let status = slot.status.as_ref().filter(|status| status.allocation.is_some())?;
+    let leaves = (SlotPhase::Draining..=SlotPhase::Releasing).contains(&status.phase);
+    match &status.lost_time {
+        None => Some(UnknownSlot::Known),
+        Some(_) if leaves => Some(UnknownSlot::Leaves),
+        Some(_) if status.phase < SlotPhase::Notice => Some(UnknownSlot::Waits(SlotKey::of(slot))),
+        Some(_) => None,
+    }
+}
+
 /// Returns a bid from the cache. The engine is asked for a bid that the lists do not have, and for one whose allocation ended
 /// between two lists.
-async fn known_bid(bid: u64, has_allocation: bool, context: &Context) -> Result<Option<CachedBid>, Error> {
+async fn known_bid(bid: u64, slot: &BidSlot, context: &Context) -> Result<Option<CachedBid>, Error> {
     let cache = context.engine().bid_cache();
     let known = cache.bid(bid);
-    let is_lost = known.as_ref().is_none_or(|known| has_allocation && known.allocation.is_none());
+    let member = slot.spec.member.map(|member| member.allocation);
+    let has_allocation =
+        member.is_some() || slot.status.as_ref().is_some_and(|status| status.allocation.is_some());
+    let is_lost = known.as_ref().is_none_or(|known| has_allocation && known.allocation_of(slot).is_none());
     if is_lost && cache.is_listed() {
-        context.engine().resolve(bid).await?;
+        context.engine().resolve(bid, member.unwrap_or(bid)).await?;
         return Ok(cache.bid(bid));
     }
     Ok(known)
 }
 
-fn unwanted(objects: &SlotObjects) -> Option<UnwantedReason> {
-    let is_deleting = |bidnode: &Arc<BidNode>| bidnode.metadata.deletion_timestamp.is_some();
-    let deleted = objects.bidnode.as_ref().is_none_or(is_deleting);
+fn unwanted(objects: &SlotObjects, context: &Context) -> Option<UnwantedReason> {
+    let deleted = match &objects.bidnode {
+        Some(bidnode) => bidnode.metadata.deletion_timestamp.is_some(),
+        None => !context.stores.is_bidnode_unreadable(&objects.slot),
+    };
     if deleted || objects.slot.metadata.deletion_timestamp.is_some() {
         return Some(UnwantedReason::Deleted);
     }
@@ -150,17 +181,26 @@ fn bid_state(objects: &SlotObjects, context: &Context) -> BidState {
     match &objects.bid {
         None if context.engine().bid_cache().is_listed() => BidState::Unknown,
         None => BidState::NotListed,
-        Some(bid) if Some(&bid.slot.uid) != objects.slot.uid().as_ref() => BidState::Unknown,
+        Some(bid) if !is_bid_of(bid, &objects.slot) => BidState::Unknown,
         Some(bid) => BidState::Known(BidView {
             open: bid.open,
             ceiling_micros: bid.ceiling_micros,
-            allocation: bid.allocation.as_ref().map(|held| AllocationView {
+            allocation: objects.allocation().map(|held| AllocationView {
                 allocation: held.allocation,
                 ready: held.ready,
                 notice: notice(held),
                 ended: held.ended.clone(),
             }),
         }),
+    }
+}
+
+/// Returns whether a bid is that of the slot, or of the gang that the slot is a member of. A bid that the engine does not know has
+/// no slot.
+fn is_bid_of(bid: &CachedBid, slot: &BidSlot) -> bool {
+    match slot.spec.member {
+        Some(_) => !bid.slot.uid.is_empty(),
+        None => Some(&bid.slot.uid) == slot.uid().as_ref(),
     }
 }
 
@@ -189,6 +229,8 @@ async fn markets(
     context: &Context,
 ) -> Result<Option<Arc<Markets>>, Error> {
     let phase = objects.status().phase;
+    // The bid of a gang is amended by its gang slot.
+    let is_unwanted = is_unwanted || objects.slot.spec.member.is_some();
     let Some(bidnode) = objects.bidnode.as_ref().filter(|_| !is_unwanted) else { return Ok(None) };
     // Slots are compared with each other, so all have the prices of their BidNode.
     let scope = context.scope_of(bidnode);
@@ -207,23 +249,29 @@ async fn markets(
     }
 }
 
-fn standing(bid: &CachedBid, status: &BidSlotStatus) -> StandingBid {
+fn standing(bid: &CachedBid, slot: &BidSlot, status: &BidSlotStatus) -> StandingBid {
     StandingBid {
         ceiling_micros: bid.ceiling_micros,
-        waits: bid.allocation.is_none(),
+        waits: match slot.spec.gang_nodes {
+            Some(_) => bid.held().next().is_none(),
+            None => bid.allocations.is_empty(),
+        },
         protected_until: status.protected_until.as_ref().map(|time| time.0),
     }
 }
 
 /// Returns the bids of the BidNode's other slots that may be amended: bids that wait, and bids of nodes that run.
 fn other_bids(objects: &SlotObjects, context: &Context) -> Vec<(String, StandingBid)> {
-    let Some(bidnode) = &objects.bidnode else { return Vec::new() };
+    // A gang has one bid.
+    let Some(bidnode) = objects.bidnode.as_ref().filter(|bidnode| !bidnode.spec.gang) else {
+        return Vec::new();
+    };
     let siblings = context.stores.slots_of(bidnode);
     let others = siblings.into_iter().filter(|slot| slot.uid() != objects.slot.uid());
     let bids = others.filter_map(|slot| {
         let status = slot.status.as_ref()?;
         let bid = context.engine().bid_cache().bid(status.bid?).filter(|bid| bid.open)?;
-        let bid = standing(&bid, status);
+        let bid = standing(&bid, &slot, status);
         let amended = if bid.waits { SlotPhase::Bidding } else { SlotPhase::Ready };
         (status.phase == amended).then(|| (slot.name_any(), bid))
     });
@@ -259,14 +307,19 @@ async fn price_to_stay(
 
 fn peers(objects: &SlotObjects, context: &Context) -> PeerState {
     let noticed = context.engine().bid_cache().under_notice();
-    if !noticed.iter().all(|key| is_tainted(key, context)) {
+    if !noticed.iter().all(|(slot, allocation)| is_tainted(slot, *allocation, context)) {
         return PeerState::Untainted;
     }
     let is_deleting = |bidnode: &Arc<BidNode>| bidnode.metadata.deletion_timestamp.is_some();
     let Some(bidnode) = objects.bidnode.as_ref().filter(|bidnode| !is_deleting(bidnode)) else {
         return PeerState::Tainted { bids: 0, wanted: 0 };
     };
-    let noticed: BTreeSet<&str> = noticed.iter().map(|slot| slot.uid.as_str()).collect();
+    if let (Some(_), Some(bid)) = (objects.slot.spec.member, &objects.bid) {
+        // No other bid is placed for a gang.
+        let knows = gang::knows_of_notice(&objects.slot, bid, bidnode.spec.min_nodes as usize, context);
+        return PeerState::Tainted { bids: usize::from(knows), wanted: 1 };
+    }
+    let noticed: BTreeSet<&str> = noticed.iter().map(|(slot, _)| slot.uid.as_str()).collect();
     let has_bid = |slot: &BidSlot| {
         slot.status.as_ref().is_some_and(|status| status.phase.counts() && status.bid.is_some())
     };
@@ -278,10 +331,12 @@ fn peers(objects: &SlotObjects, context: &Context) -> PeerState {
     PeerState::Tainted { bids: bids.count(), wanted: target.unwrap_or(bidnode.spec.min_nodes as usize) }
 }
 
-/// Returns whether the node of a slot under notice has its taint. A slot or a node that is gone needs none.
-fn is_tainted(key: &SlotKey, context: &Context) -> bool {
+/// Returns whether the node of an allocation under notice has its taint. `key` is the slot of its bid. A slot or a node that is gone
+/// needs none.
+fn is_tainted(key: &SlotKey, allocation: u64, context: &Context) -> bool {
     let slot = context.stores.slots.get(&ObjectRef::new(&key.name).within(&key.namespace));
     let Some(slot) = slot.filter(|slot| slot.uid().as_deref() == Some(&key.uid)) else { return true };
+    let Some(slot) = gang::member_or_self(slot, allocation, context) else { return true };
     let name = slot.status.as_ref().and_then(|status| status.node.as_deref());
     let Some(node) = name.and_then(|name| context.stores.node(name)) else { return true };
     node_view(&node, true).leaving

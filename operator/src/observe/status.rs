@@ -3,16 +3,28 @@
 use super::node::is_ready;
 use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::context::Context;
-use crate::plan::status::{self, Observation, SlotReport, Supply};
+use crate::plan::packing::OverdueNode;
+use crate::plan::status::{self, Observation, PodsReport, SlotReport, Supply};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use std::sync::Arc;
 
-/// Observes the status of a BidNode. `observed_min_nodes` is the `minNodes` that slots were given up for.
+/// The findings of a pass over a BidNode, for its status.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The `minNodes` that slots were given up for.
+    pub(crate) observed_min_nodes: Option<u32>,
+    /// The pods that need room, if it is known what a node is.
+    pub(crate) pods: Option<PodsReport>,
+    /// A node that is not initialized although it had time to be.
+    pub(crate) overdue: Option<OverdueNode>,
+}
+
+/// Observes the status of a BidNode.
 pub(crate) async fn observe(
     bidnode: &BidNode,
     slots: &[Arc<BidSlot>],
-    observed_min_nodes: Option<u32>,
+    found: Found,
     now: Timestamp,
     context: &Context,
 ) -> Observation {
@@ -38,7 +50,9 @@ pub(crate) async fn observe(
         markets_left_out,
         registration_refused: registration_refused(bidnode, slots.iter().map(|slot| &slot.status), context),
         cost_micros,
-        observed_min_nodes,
+        observed_min_nodes: found.observed_min_nodes,
+        pods: found.pods,
+        overdue: found.overdue,
         price_written: written.price,
         cost_written: written.cost,
         status_written: written.status,
@@ -48,13 +62,18 @@ pub(crate) async fn observe(
 }
 
 fn report(slot: &BidSlot, context: &Context) -> SlotReport {
-    let status = slot.status.clone().unwrap_or_default();
+    let mut status = slot.status.clone().unwrap_or_default();
     let bid = status.bid.and_then(|bid| context.engine().bid_cache().bid(bid));
+    if let (Some(_), Some(bid)) = (slot.spec.gang_nodes, &bid) {
+        // Its members raise the bid too.
+        status.ceiling_micros = Some(bid.ceiling_micros);
+    }
     SlotReport {
         name: slot.name_any(),
         leaving: slot.spec.release.is_some() || slot.metadata.deletion_timestamp.is_some(),
         node_ready: context.node_of(&status).is_some_and(|node| is_ready(&node)),
-        price_micros: bid.and_then(|bid| bid.allocation?.price_micros),
+        price_micros: bid.and_then(|bid| bid.allocation_of(slot)?.price_micros),
+        gang_nodes: slot.spec.gang_nodes,
         status,
     }
 }

@@ -1,12 +1,15 @@
 //! Plans the slots of a BidNode, and its deletion.
 
 use super::count::{self, Changes, Rules, SlotView};
-use super::demand::{self, Demand, OpenNode, Room};
+use super::demand::{Demand, SETTLED_AFTER};
+use super::gang;
+use super::packing::{self, OverdueNode, Part, Pool};
+use super::room::{self, OpenNode, Room};
 use super::scope::Scope;
-use crate::api::{SlotKey, SlotPhase};
+use crate::api::{BidNodeSpec, SlotKey, SlotPhase, micros};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::SignedDuration;
-use std::collections::BTreeMap;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,19 +22,29 @@ pub struct ObservedSlot {
     pub scope: Scope,
     /// The pods on its node that would have to move.
     pub pods: Vec<Arc<Pod>>,
-    /// Its node, if the slot stays and the node takes pods.
+    /// Its node, if the slot stays and the node is initialized and takes pods.
     pub node: Option<OpenNode>,
+    /// Its node, if that is not initialized although it had time to be.
+    pub overdue: Option<OverdueNode>,
+    /// True if it has the bid of a gang, and no node.
+    pub is_gang_slot: bool,
 }
 
 /// Everything that the number of slots of a BidNode depends on.
 #[derive(Clone, Debug)]
 pub struct Observation {
+    /// The time of the observation.
+    pub now: Timestamp,
+    /// The UID of the BidNode.
+    pub uid: String,
     /// The types and regions in which it bids.
     pub scope: Scope,
+    /// True if all of its nodes are had, or none.
+    pub gang: bool,
     /// Its `minNodes`.
     pub min_nodes: u32,
-    /// Its `maxNodes`.
-    pub max_nodes: u32,
+    /// The number of nodes that it may have; see [`most_nodes`].
+    pub most_nodes: usize,
     /// The `minNodes` that slots were last given up for.
     pub observed_min_nodes: Option<u32>,
     /// True if no slots were given up for this generation yet. The status that says so may lag.
@@ -42,8 +55,11 @@ pub struct Observation {
     pub unhealthy_after: SignedDuration,
     /// The slots.
     pub slots: Vec<ObservedSlot>,
-    /// The pods that may need nodes.
+    /// The pods that may need nodes of any BidNode.
     pub demand: Demand,
+    /// This BidNode and the others that these pods fit, in the order of [`packing::sort`]; `None` if it is not known what a node of
+    /// this one would be. It need not be in the list if there is no pod.
+    pub pools: Option<Vec<Pool>>,
     /// The rest of the pause after machines that failed.
     pub pause: Option<Duration>,
     /// True if the API server refuses the labels or taints of the nodes.
@@ -59,6 +75,10 @@ pub struct Plan {
     pub target: usize,
     /// The slots to create at this moment, and the slots to give up.
     pub changes: Changes,
+    /// The nodes that it needs for pods, and the pods that its nodes do not help.
+    pub part: Part,
+    /// The UIDs of the pods that need room.
+    pub pending: BTreeSet<String>,
     /// The time after which the BidNode is reconciled again.
     pub requeue_after: Duration,
 }
@@ -71,7 +91,11 @@ const TAINTS_POLL: Duration = Duration::from_millis(100);
 
 /// Returns the plan for the slots of a BidNode; `None` if it is not known how many nodes pods need.
 pub fn plan(observation: &Observation) -> Option<Plan> {
-    let rules = rules(observation)?;
+    if observation.gang {
+        return Some(gang::slots(observation));
+    }
+    let (part, pending) = part(observation)?;
+    let rules = rules(observation, part.needed, !pending.is_empty());
     let slots = slots(observation);
     let mut changes = count::plan(&rules, &slots);
     let mut requeue_after = next_look(&rules, &slots, observation.resync);
@@ -83,7 +107,11 @@ pub fn plan(observation: &Observation) -> Option<Plan> {
         }
         requeue_after = [observation.pause, taints].into_iter().flatten().fold(requeue_after, Duration::min);
     }
-    Some(Plan { target: count::target(&rules, &slots), changes, requeue_after })
+    if !pending.is_empty() {
+        // The scheduler may bind them by then, or it is known that it does not.
+        requeue_after = requeue_after.min(Duration::try_from(SETTLED_AFTER).unwrap_or_default());
+    }
+    Some(Plan { target: count::target(&rules, &slots), changes, part, pending, requeue_after })
 }
 
 /// Returns the slots to which types or regions of the BidNode are to be added: those that still bid.
@@ -95,29 +123,59 @@ pub fn to_widen(observation: &Observation) -> Vec<String> {
     observation.slots.iter().filter(bids).filter(narrow).map(|slot| slot.view.name.clone()).collect()
 }
 
-fn rules(observation: &Observation) -> Option<Rules> {
-    let ready: Vec<_> =
-        observation.slots.iter().filter_map(|slot| Some(slot.node.as_ref()?.room())).collect();
+/// Returns the number of nodes that a BidNode may have. It is 0 if `maxHourlyCost` is below `maxBid`: no node is billed above its
+/// ceiling, and so no hour costs more than `maxHourlyCost`.
+pub fn most_nodes(spec: &BidNodeSpec) -> usize {
+    let affordable = spec.max_hourly_cost.map(|cost| micros(cost) / micros(spec.max_bid).max(1));
+    let affordable = affordable.and_then(|nodes| usize::try_from(nodes).ok()).unwrap_or(usize::MAX);
+    (spec.max_nodes.max(spec.min_nodes) as usize).min(affordable)
+}
+
+/// Returns the part of this BidNode in the packing of all pods, and the UIDs of these pods.
+fn part(observation: &Observation) -> Option<(Part, BTreeSet<String>)> {
+    let pods = observation.demand.pods(observation.now);
+    let pools = observation.pools.as_ref()?;
+    let pending = pods.iter().filter_map(|pending| pending.pod.metadata.uid.clone()).collect();
+    let own = pools.iter().position(|pool| pool.uid == observation.uid);
+    let part = own.map(|own| packing::pack(&pods, pools).swap_remove(own)).unwrap_or_default();
+    Some((part, pending))
+}
+
+/// The least time for which a node may be empty while pods need room: the scheduler may bind one to it, or it is known by then
+/// that it does not.
+const EMPTY_AFTER_MIN: SignedDuration = SignedDuration::from_secs(35);
+
+fn rules(observation: &Observation, needed: usize, pods_wait: bool) -> Rules {
+    let least = if pods_wait { EMPTY_AFTER_MIN } else { SignedDuration::ZERO };
     let observed = observation.observed_min_nodes.filter(|_| observation.is_new_generation);
-    Some(Rules {
-        min: observation.min_nodes as usize,
-        max: observation.max_nodes as usize,
-        needed: observation.demand.nodes_needed(&ready)?,
+    Rules {
+        min: (observation.min_nodes as usize).min(observation.most_nodes),
+        max: observation.most_nodes,
+        needed,
         fewer: observed.map_or(0, |observed| observed.saturating_sub(observation.min_nodes)) as usize,
-        empty_after: observation.empty_after,
+        empty_after: observation.empty_after.max(least),
         unhealthy_after: observation.unhealthy_after,
-    })
+    }
 }
 
 /// Returns the slots, each with whether its pods would find room elsewhere. That is asked only of a slot that replaces
-/// another or is replaced.
+/// another or is replaced. A node on its way to replace one that stays after all is not waited for.
 fn slots(observation: &Observation) -> Vec<SlotView> {
     let mut views: Vec<_> = observation.slots.iter().map(|slot| slot.view.clone()).collect();
     for index in 0..views.len() {
+        if views[index].is_coming && replaces_one_that_stays(&views[index], &views) {
+            views[index].is_coming = false;
+        }
         views[index].fits_elsewhere =
             is_of_pair(&views[index], &views) && fits_elsewhere(index, &observation.slots);
     }
     views
+}
+
+fn replaces_one_that_stays(slot: &SlotView, slots: &[SlotView]) -> bool {
+    let stays = |old: &SlotView| old.leaving.is_none() && old.phase == SlotPhase::Ready;
+    let old = slots.iter().find(|other| slot.replaces.as_ref() == Some(&other.name));
+    slot.pods == 0 && old.is_some_and(stays)
 }
 
 fn is_of_pair(slot: &SlotView, slots: &[SlotView]) -> bool {
@@ -127,7 +185,7 @@ fn is_of_pair(slot: &SlotView, slots: &[SlotView]) -> bool {
 fn fits_elsewhere(index: usize, slots: &[ObservedSlot]) -> bool {
     let others = slots.iter().enumerate().filter(|(other, _)| *other != index);
     let rooms: Vec<Room<'_>> = others.filter_map(|(_, slot)| Some(slot.node.as_ref()?.room())).collect();
-    demand::fit(slots[index].pods.iter().map(AsRef::as_ref), &rooms)
+    room::fit(slots[index].pods.iter().map(AsRef::as_ref), &rooms)
 }
 
 fn is_to_be_tainted(slot: &SlotView) -> bool {
@@ -135,7 +193,7 @@ fn is_to_be_tainted(slot: &SlotView) -> bool {
 }
 
 /// Returns the time until the next node has been empty, or not ready, for too long.
-fn next_look(rules: &Rules, slots: &[SlotView], resync: Duration) -> Duration {
+pub(super) fn next_look(rules: &Rules, slots: &[SlotView], resync: Duration) -> Duration {
     let empty = slots.iter().filter_map(|slot| slot.empty_for).map(|span| rules.empty_after - span);
     let sick = slots.iter().filter_map(|slot| slot.not_ready_for).map(|span| rules.unhealthy_after - span);
     let soonest = empty.chain(sick).filter(|left| left.is_positive()).min();
@@ -199,20 +257,31 @@ mod tests {
 
     fn slot(ordinal: u32, phase: SlotPhase) -> ObservedSlot {
         let view = SlotView::sample(ordinal, phase);
-        ObservedSlot { view, scope: scope(&["h100-8x"]), pods: Vec::new(), node: None }
+        ObservedSlot {
+            view,
+            scope: scope(&["h100-8x"]),
+            pods: Vec::new(),
+            node: None,
+            overdue: None,
+            is_gang_slot: false,
+        }
     }
 
     fn observation(slots: Vec<ObservedSlot>) -> Observation {
         Observation {
+            now: Timestamp::UNIX_EPOCH,
+            uid: "u".to_owned(),
             scope: scope(&["h100-8x"]),
+            gang: false,
             min_nodes: 2,
-            max_nodes: 4,
+            most_nodes: 4,
             observed_min_nodes: Some(2),
             is_new_generation: false,
             empty_after: SignedDuration::from_mins(10),
             unhealthy_after: SignedDuration::from_mins(5),
             slots,
             demand: Demand::default(),
+            pools: Some(Vec::new()),
             pause: None,
             registration_refused: false,
             resync: Duration::from_secs(60),

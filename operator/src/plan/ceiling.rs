@@ -90,7 +90,8 @@ pub fn amended_before<'a, T>(
     others.iter().filter(goes_first).map(|(which, _)| which).collect()
 }
 
-/// Returns the ceiling that keeps a node under notice, if the strategy pays that much. `price_to_stay_micros` is `None` if
+/// Returns the ceiling that keeps a node under notice, if the strategy pays that much. A gang pays up to `maxBid`, whatever its
+/// strategy, since it loses all of its nodes with one. `price_to_stay_micros` is `None` if
 /// no ceiling keeps the node, and `markets` is `None` if none is open.
 pub fn raise_to_stay(
     spec: &BidNodeSpec,
@@ -98,7 +99,7 @@ pub fn raise_to_stay(
     price_to_stay_micros: Option<u64>,
     ceiling_micros: u64,
 ) -> Option<u64> {
-    let strategy = Strategy::from(spec.bid_strategy);
+    let strategy = if spec.gang { Strategy::AvailabilityOptimized } else { spec.bid_strategy.into() };
     match strategy.at_notice(price_to_stay_micros, micros(spec.max_bid), &markets?.quote) {
         AtNotice::RaiseTo { ceiling_micros: raised } => (raised > ceiling_micros).then_some(raised),
         AtNotice::LetGo => None,
@@ -119,6 +120,9 @@ pub(super) mod tests {
             min_nodes: 1,
             max_nodes: 10,
             min_requested_gpus: 0,
+            max_hourly_cost: None,
+            weight: 0,
+            gang: false,
             bid_strategy: strategy,
             node_selector: BTreeMap::new(),
             taints: Vec::new(),
@@ -242,6 +246,17 @@ pub(super) mod tests {
         assert_eq!(raise(4.5, None, 3.6), None);
         let spec = spec(BidStrategy::Balanced, 4.5);
         assert_eq!(raise_to_stay(&spec, None, Some(1), 0), None, "no market is open");
+    }
+
+    #[test]
+    fn a_gang_is_raised_up_to_its_maximum_whatever_its_strategy() {
+        let raise = |gang, price_to_stay: f64| {
+            let spec = BidNodeSpec { gang, ..spec(BidStrategy::CostOptimized, 4.5) };
+            let price_to_stay = Some(micros(price_to_stay));
+            raise_to_stay(&spec, Some(&markets(4.0, 2.0)), price_to_stay, micros(2.6)).map(crate::api::usd)
+        };
+        assert_eq!((raise(false, 4.4), raise(true, 4.4)), (None, Some(4.4)));
+        assert_eq!(raise(true, 4.6), None);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct SlotView {
     pub leaving: Option<UnwantedReason>,
     /// True if it has an allocation.
     pub holds: bool,
+    /// True if its node was won and is not initialized: it may be what a pod waits for.
+    pub is_coming: bool,
     /// The number of pods on its node that would have to move. Pods of daemon sets do not count.
     pub pods: usize,
     /// The time for which its ready node has had no such pod.
@@ -41,9 +43,9 @@ impl SlotView {
         self.leaving.is_none() && matches!(self.phase, SlotPhase::Notice | SlotPhase::Draining)
     }
 
-    /// Returns whether its node is in use: pods run on it, or had time to come for less than `empty_after`.
+    /// Returns whether its node is in use: it is on its way, pods run on it, or had time to come for less than `empty_after`.
     fn is_used(&self, rules: &Rules) -> bool {
-        self.pods > 0 || self.empty_for.is_some_and(|span| span < rules.empty_after)
+        self.is_coming || self.pods > 0 || self.empty_for.is_some_and(|span| span < rules.empty_after)
     }
 
     fn is_unhealthy(&self, rules: &Rules) -> bool {
@@ -58,7 +60,7 @@ pub struct Rules {
     pub min: usize,
     /// The number of nodes to have at most, if it is above `min`.
     pub max: usize,
-    /// The number of nodes that pods need besides the nodes that are ready.
+    /// The number of bids that pods need besides the nodes that are won.
     pub needed: usize,
     /// The number of nodes by which a person has just lowered `minNodes`: as many slots go at once, busy or not.
     pub fewer: usize,
@@ -152,7 +154,7 @@ fn doubles(rules: &Rules, slots: &[SlotView]) -> impl Iterator<Item = String> {
 }
 
 /// Returns the slots whose nodes are replaced because they are not ready: at most a fifth of all at once, but at least one.
-fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
+pub(super) fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
     let under_way = slots
         .iter()
         .filter(|slot| slot.leaving == Some(UnwantedReason::Release(ReleaseReason::NotReady)))
@@ -196,6 +198,7 @@ impl SlotView {
             phase,
             leaving: None,
             holds: phase > SlotPhase::Bidding,
+            is_coming: (SlotPhase::Awarded..SlotPhase::Ready).contains(&phase),
             pods: 0,
             empty_for: None,
             not_ready_for: None,
@@ -261,7 +264,21 @@ mod tests {
     #[test]
     fn when_a_notice_is_taken_back_the_new_bid_goes_if_it_holds_nothing() {
         check(RULES, &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Bidding)], "-2:ScaleDown");
-        check(RULES, &[busy(0, 1), busy(1, 1), slot(2, SlotPhase::Provisioning)], "-2:ScaleDown");
+        let not_awaited = SlotView { is_coming: false, ..slot(2, SlotPhase::Provisioning) };
+        check(RULES, &[busy(0, 1), busy(1, 1), not_awaited], "-2:ScaleDown");
+    }
+
+    #[test]
+    fn a_node_on_its_way_is_kept_until_it_was_ready_and_empty_for_long() {
+        let rules = Rules { min: 0, ..RULES };
+        for phase in [SlotPhase::Awarded, SlotPhase::Provisioning, SlotPhase::Registered] {
+            check(rules, &[slot(0, phase)], "");
+            check(Rules { needed: 1, ..rules }, &[slot(0, phase)], "+1");
+        }
+        let uninitialized = SlotView { is_coming: true, ..slot(0, SlotPhase::Ready) };
+        check(rules, &[uninitialized], "");
+        check(rules, &[empty(0, 9)], "");
+        check(rules, &[empty(0, 10)], "-0:Empty");
     }
 
     #[test]

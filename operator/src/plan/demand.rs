@@ -1,123 +1,16 @@
-//! Counts the nodes that pods need because no node has room for them, much as the scheduler would.
+//! Finds the pods that need room: those that the scheduler finds no node for, and those whose node goes.
 
-use k8s_openapi::api::core::v1::{
-    Container, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodAffinityTerm, Taint, Toleration,
-};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use super::resources::{Resources, requests};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::core::{Selector, SelectorExt as _};
-use kube_quantity::ParsedQuantity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Quantities by the name of the resource, as in `nvidia.com/gpu`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Resources(BTreeMap<String, ParsedQuantity>);
+/// The time in which the scheduler looks at every node again. If it has not bound a pod by then, it does not bind it to any node
+/// as the nodes are. After a change it looks again at once, or within ten seconds if it has failed before.
+pub const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
-impl Resources {
-    /// Parses the quantities. One that cannot be parsed is left out.
-    pub fn parse<'a>(quantities: impl IntoIterator<Item = (&'a String, &'a Quantity)>) -> Self {
-        let parsed = quantities.into_iter().filter_map(|(name, quantity)| {
-            ParsedQuantity::try_from(quantity).ok().map(|quantity| (name.clone(), quantity))
-        });
-        Resources(parsed.collect())
-    }
-
-    /// Subtracts the quantities, if there is enough of each. Returns whether there was.
-    fn take(&mut self, wanted: &Resources) -> bool {
-        let nothing = ParsedQuantity::default();
-        let fits = wanted.0.iter().all(|(name, amount)| {
-            *amount <= nothing || self.0.get(name).is_some_and(|there| amount <= there)
-        });
-        if fits {
-            for (name, amount) in &wanted.0 {
-                if let Some(there) = self.0.get_mut(name) {
-                    *there -= amount.clone();
-                }
-            }
-        }
-        fits
-    }
-
-    fn add(&mut self, other: &Resources) {
-        for (name, amount) in &other.0 {
-            let sum = self.0.remove(name).unwrap_or_default() + amount.clone();
-            self.0.insert(name.clone(), sum);
-        }
-    }
-
-    fn at_least(&mut self, other: &Resources) {
-        for (name, amount) in &other.0 {
-            let there = self.0.entry(name.clone()).or_insert_with(|| amount.clone());
-            if *there < *amount {
-                *there = amount.clone();
-            }
-        }
-    }
-
-    /// Returns what each of several nodes has at least: the least of each resource.
-    pub fn smallest(nodes: impl IntoIterator<Item = Resources>) -> Resources {
-        let least = nodes.into_iter().reduce(|mut least, node| {
-            least.0.retain(|name, _| node.0.contains_key(name));
-            for (name, amount) in &mut least.0 {
-                if let Some(other) = node.0.get(name).filter(|other| *other < amount) {
-                    *amount = other.clone();
-                }
-            }
-            least
-        });
-        least.unwrap_or_default()
-    }
-
-    /// Returns the number of GPUs of any vendor.
-    fn gpus(&self) -> ParsedQuantity {
-        let gpus = self.0.iter().filter(|(name, _)| name.ends_with("/gpu")).map(|(_, amount)| amount.clone());
-        gpus.fold(ParsedQuantity::default(), |sum, amount| sum + amount)
-    }
-
-    /// Returns what is left of a node's resources with these pods on it.
-    pub fn without<'a>(mut self, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
-        for pod in pods {
-            for (name, amount) in requests(pod).0 {
-                if let Some(there) = self.0.get_mut(&name) {
-                    *there -= amount;
-                }
-            }
-        }
-        self
-    }
-}
-
-/// A new node of a BidNode, as the scheduler would see it. Its instance type is not known before it is won.
-#[derive(Clone, Debug)]
-pub struct NodeTemplate {
-    /// Its labels if it is of the first type, of the second one, and so on. A pod must suit all of them.
-    pub labels: Vec<BTreeMap<String, String>>,
-    /// Its taints.
-    pub taints: Vec<Taint>,
-    /// Its allocatable resources, whichever type it has: the least of each.
-    pub free: Resources,
-    /// The number of GPUs that the pods for the node must request together, so that it is bid for.
-    pub min_gpus: u32,
-}
-
-/// A node that takes pods, with its free resources and its pods.
-#[derive(Clone, Debug)]
-pub struct OpenNode {
-    /// The resources that no pod requests.
-    pub free: Resources,
-    /// The pods on the node.
-    pub pods: Vec<Arc<Pod>>,
-}
-
-impl OpenNode {
-    /// Returns the room on the node.
-    pub fn room(&self) -> Room<'_> {
-        Room { free: self.free.clone(), pods: self.pods.iter().map(AsRef::as_ref).collect() }
-    }
-}
-
-/// The pods that may need nodes of a BidNode.
+/// The pods that may need nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Demand {
     /// The pods that the scheduler finds no node for.
@@ -126,114 +19,59 @@ pub struct Demand {
     pub displaced: Vec<Arc<Pod>>,
     /// All pods of the controllers of displaced pods that are terminating.
     pub siblings: Vec<Arc<Pod>>,
-    /// A new node of the BidNode, if the engine has said what it would be.
-    pub template: Option<NodeTemplate>,
-    /// The allocatable resources of nodes that are won and do not take pods yet. They are those of the type that was won.
-    pub coming: Vec<Resources>,
+}
+
+/// A pod that needs room.
+#[derive(Clone, Debug)]
+pub struct PendingPod<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// The resources that it requests.
+    pub wanted: Resources,
+    /// The scheduler's message, if it has found no node for the pod for [`SETTLED_AFTER`].
+    pub refused: Option<&'a str>,
+    /// The scheduler's message, if the pod waits for a volume and not for a node.
+    pub missing_volume: Option<&'a str>,
 }
 
 impl Demand {
     /// Returns the pods that need room.
-    pub fn pods(&self) -> Vec<&Pod> {
-        let unschedulable: Vec<_> = self.unschedulable.iter().map(AsRef::as_ref).collect();
+    pub fn pods(&self, now: Timestamp) -> Vec<PendingPod<'_>> {
+        let unschedulable: Vec<_> =
+            self.unschedulable.iter().map(AsRef::as_ref).filter(|pod| !is_nominated(pod)).collect();
         let displaced: Vec<_> = self.displaced.iter().map(AsRef::as_ref).collect();
-        pods_to_place(&unschedulable, &displaced, &self.siblings)
-    }
-
-    /// Returns the number of nodes that the pods need besides these ready ones, those that are coming included; `None` if it
-    /// is not known what a node of the BidNode would be.
-    pub fn nodes_needed(&self, ready: &[Room<'_>]) -> Option<usize> {
-        let pods = self.pods();
-        if pods.is_empty() {
-            return Some(0);
-        }
-        Some(nodes_needed(pods, self.template.as_ref()?, ready, &self.coming))
+        let pods = pods_to_place(&unschedulable, &displaced, &self.siblings);
+        pods.into_iter().map(|pod| pending(pod, now)).collect()
     }
 }
 
-/// The free resources of a node, and the pods on it.
-#[derive(Clone, Debug, Default)]
-pub struct Room<'a> {
-    /// The resources that no pod requests.
-    pub free: Resources,
-    /// The pods on the node.
-    pub pods: Vec<&'a Pod>,
-}
-
-impl<'a> Room<'a> {
-    /// Places a pod, if its requests fit and no anti-affinity forbids it. Returns whether it was placed.
-    fn admit(&mut self, pod: &'a Pod, wanted: &Resources) -> bool {
-        let admits = !self.pods.iter().any(|there| repels(pod, there) || repels(there, pod));
-        let admits = admits && self.free.take(wanted);
-        if admits {
-            self.pods.push(pod);
-        }
-        admits
-    }
-
-    /// Returns the number of GPUs that its pods request.
-    fn gpus(&self) -> ParsedQuantity {
-        self.pods.iter().fold(ParsedQuantity::default(), |sum, pod| sum + requests(pod).gpus())
+fn pending(pod: &Pod, now: Timestamp) -> PendingPod<'_> {
+    let wanted = requests(pod);
+    let Some(refusal) = refusal(pod).filter(|_| is_unschedulable(pod)) else {
+        return PendingPod { pod, wanted, refused: None, missing_volume: None };
+    };
+    let message = refusal.message.as_deref().unwrap_or("it gives no reason");
+    let since = refusal.last_transition_time.as_ref().map(|time| now.duration_since(time.0));
+    PendingPod {
+        pod,
+        wanted,
+        refused: since.is_some_and(|since| since >= SETTLED_AFTER).then_some(message),
+        missing_volume: names_volume(message).then_some(message),
     }
 }
 
-/// Returns the number of nodes for the pods that do not fit on the ready nodes, by first fit: on the nodes that are coming,
-/// and then on new ones.
-pub fn nodes_needed<'a>(
-    pods: impl IntoIterator<Item = &'a Pod>,
-    template: &NodeTemplate,
-    ready: &[Room<'a>],
-    coming: &[Resources],
-) -> usize {
-    let mut nodes = ready.to_vec();
-    nodes.extend(coming.iter().map(|free| Room { free: free.clone(), pods: Vec::new() }));
-    for pod in pods.into_iter().filter(|pod| suits(pod, template)) {
-        let wanted = requests(pod);
-        if nodes.iter_mut().any(|node| node.admit(pod, &wanted)) {
-            continue;
-        }
-        let mut fresh = Room { free: template.free.clone(), pods: Vec::new() };
-        if fresh.admit(pod, &wanted) {
-            nodes.push(fresh);
-        }
-    }
-    let least = Quantity(template.min_gpus.to_string());
-    let least = ParsedQuantity::try_from(&least).unwrap_or_default();
-    let used = nodes.iter().skip(ready.len()).filter(|node| !node.pods.is_empty());
-    used.filter(|node| node.gpus() >= least).count()
+/// Returns whether the scheduler's message says that a pod waits for a volume whatever nodes there are. These are messages of
+/// its plug-in `VolumeBinding`.
+fn names_volume(message: &str) -> bool {
+    message.contains("unbound immediate PersistentVolumeClaims")
+        || message.contains("persistentvolumeclaim \"") && message.contains("not found")
 }
 
-/// Returns whether all of these pods find room on these nodes. Their labels and taints are not compared.
-pub fn fit<'a>(pods: impl IntoIterator<Item = &'a Pod>, nodes: &[Room<'a>]) -> bool {
-    let mut nodes = nodes.to_vec();
-    pods.into_iter().all(|pod| {
-        let wanted = requests(pod);
-        nodes.iter_mut().any(|node| node.admit(pod, &wanted))
-    })
+/// Returns whether the scheduler makes room for a pod on a node, by preemption.
+fn is_nominated(pod: &Pod) -> bool {
+    let nominated = pod.status.as_ref().and_then(|status| status.nominated_node_name.as_deref());
+    nominated.is_some_and(|node| !node.is_empty())
 }
-
-/// Returns whether the required anti-affinity of a pod forbids another pod on its node.
-fn repels(pod: &Pod, other: &Pod) -> bool {
-    let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-    let anti = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-    let terms = anti.and_then(|anti| anti.required_during_scheduling_ignored_during_execution.as_ref());
-    terms.into_iter().flatten().any(|term| term.topology_key == HOSTNAME && selects(term, pod, other))
-}
-
-fn selects(term: &PodAffinityTerm, pod: &Pod, other: &Pod) -> bool {
-    let namespace = |pod: &Pod| pod.metadata.namespace.clone().unwrap_or_default();
-    let named = term.namespaces.as_deref().unwrap_or_default();
-    // The labels of namespaces are not known: a namespace selector is taken to select all namespaces.
-    let in_reach = term.namespace_selector.is_some()
-        || named.contains(&namespace(other))
-        || named.is_empty() && namespace(pod) == namespace(other);
-    let Some(selector) = term.label_selector.clone() else { return false };
-    let Ok(selector) = Selector::try_from(selector) else { return false };
-    in_reach && selector.matches(&other.metadata.labels.clone().unwrap_or_default())
-}
-
-/// The label of Kubernetes that has the host name of a node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Returns the pods that need room: unschedulable pods, and pods whose node goes. A pod that is terminating counts until its
 /// successor is unschedulable or has a node. A pod without a controller has no successor. `siblings` are all pods of
@@ -302,106 +140,18 @@ pub fn controller(pod: &Pod) -> Option<&str> {
 
 /// Returns whether the scheduler finds no node for a pod.
 pub fn is_unschedulable(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let ending = pod.metadata.deletion_timestamp.is_some();
-    !bound
-        && !ending
-        && conditions.into_iter().any(|condition| {
-            condition.type_ == "PodScheduled"
-                && condition.status == "False"
-                && condition.reason.as_deref() == Some("Unschedulable")
-        })
+    !bound && !is_ending(pod) && refusal(pod).is_some()
 }
 
-/// Returns whether labels, affinity and taints allow the pod on such a node, whichever type it has.
-fn suits(pod: &Pod, template: &NodeTemplate) -> bool {
-    let Some(spec) = &pod.spec else { return false };
-    let selects = |labels: &BTreeMap<String, String>| {
-        spec.node_selector.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
-    };
-    let terms = spec
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.node_affinity.as_ref())
-        .and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution.as_ref());
-    let is_affine = |labels: &BTreeMap<String, String>| {
-        terms.is_none_or(|selector| selector.node_selector_terms.iter().any(|term| term_holds(term, labels)))
-    };
-    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
-    let tolerated = template
-        .taints
-        .iter()
-        .filter(|taint| taint.effect != "PreferNoSchedule")
-        .all(|taint| tolerations.iter().any(|toleration| tolerates(toleration, taint)));
-    tolerated && template.labels.iter().all(|labels| selects(labels) && is_affine(labels))
-}
-
-fn term_holds(term: &NodeSelectorTerm, labels: &BTreeMap<String, String>) -> bool {
-    let expressions = term.match_expressions.as_deref().unwrap_or_default();
-    let by_name = term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty());
-    !by_name && !expressions.is_empty() && expressions.iter().all(|expression| holds(expression, labels))
-}
-
-fn holds(expression: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
-    let value = labels.get(&expression.key);
-    let values = expression.values.as_deref().unwrap_or_default();
-    let number = |text: Option<&String>| text.and_then(|text| text.parse::<i64>().ok());
-    match expression.operator.as_str() {
-        "In" => value.is_some_and(|value| values.contains(value)),
-        "NotIn" => value.is_none_or(|value| !values.contains(value)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => number(value).zip(number(values.first())).is_some_and(|(there, than)| there > than),
-        "Lt" => number(value).zip(number(values.first())).is_some_and(|(there, than)| there < than),
-        _ => false,
-    }
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let effect = toleration.effect.as_deref().filter(|effect| !effect.is_empty());
-    let key = toleration.key.as_deref().filter(|key| !key.is_empty());
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    effect.is_none_or(|effect| effect == taint.effect)
-        && match key {
-            None => exists,
-            Some(key) => {
-                key == taint.key
-                    && (exists
-                        || toleration.value.as_deref().unwrap_or_default()
-                            == taint.value.as_deref().unwrap_or_default())
-            }
-        }
-}
-
-/// Returns the resources that the scheduler reserves for a pod: the sum of its containers, or its largest init container
-/// together with the sidecars that started before it; and one of `pods`.
-fn requests(pod: &Pod) -> Resources {
-    let mut sum = Resources::default();
-    let Some(spec) = &pod.spec else { return sum };
-    for container in &spec.containers {
-        sum.add(&of_container(container));
-    }
-    let mut sidecars = Resources::default();
-    let mut starting = Resources::default();
-    for container in spec.init_containers.iter().flatten() {
-        let mut at_once = sidecars.clone();
-        at_once.add(&of_container(container));
-        starting.at_least(&at_once);
-        if container.restart_policy.as_deref() == Some("Always") {
-            sidecars.add(&of_container(container));
-        }
-    }
-    sum.add(&sidecars);
-    sum.at_least(&starting);
-    sum.add(&Resources::parse(spec.overhead.iter().flatten()));
-    sum.add(&Resources::parse([(&"pods".to_owned(), &Quantity("1".to_owned()))]));
-    sum
-}
-
-fn of_container(container: &Container) -> Resources {
-    let requests = container.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    Resources::parse(requests.into_iter().flatten())
+/// Returns the condition with which the scheduler says that it finds no node for a pod.
+fn refusal(pod: &Pod) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })
 }
 
 #[cfg(test)]
@@ -419,139 +169,9 @@ mod tests {
                "tolerations": [{"key": "gpu", "operator": "Exists"}]})
     }
 
-    fn template() -> NodeTemplate {
-        let free = [("cpu", "8"), ("memory", "64Gi"), ("nvidia.com/gpu", "8"), ("pods", "110")];
-        let free: BTreeMap<String, Quantity> =
-            free.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect();
-        NodeTemplate {
-            labels: vec![BTreeMap::from([("pool".to_owned(), "gpu".to_owned())])],
-            taints: vec![Taint { key: "gpu".into(), effect: "NoSchedule".into(), ..Taint::default() }],
-            free: Resources::parse(&free),
-            min_gpus: 0,
-        }
-    }
-
-    fn resources(of: &[(&str, &str)]) -> Resources {
-        let of: BTreeMap<String, Quantity> =
-            of.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect();
-        Resources::parse(&of)
-    }
-
-    /// Returns the number of nodes that these pods need while none is coming.
-    fn nodes_needed<'a>(
-        pods: impl IntoIterator<Item = &'a Pod>,
-        template: &NodeTemplate,
-        ready: &[Room<'a>],
-    ) -> usize {
-        super::nodes_needed(pods, template, ready, &[])
-    }
-
-    fn room<'a>(free: Resources) -> Room<'a> {
-        Room { free, pods: Vec::new() }
-    }
-
-    fn needed(specs: &[Value]) -> usize {
-        let pods: Vec<_> = specs.iter().cloned().map(pod).collect();
-        nodes_needed(&pods, &template(), &[])
-    }
-
     fn with(mut spec: Value, key: &str, value: Value) -> Value {
         spec[key] = value;
         spec
-    }
-
-    #[test]
-    fn pods_share_nodes_first_fit() {
-        assert_eq!(needed(&[]), 0);
-        assert_eq!(needed(&[asks(4), asks(4)]), 1);
-        assert_eq!(needed(&[asks(5), asks(5), asks(3), asks(3)]), 2);
-        assert_eq!(needed(&[asks(9)]), 0, "no node of the type is large enough");
-    }
-
-    #[test]
-    fn of_a_set_of_types_the_least_of_each_resource_counts() {
-        let large = resources(&[("cpu", "64"), ("memory", "64Gi"), ("nvidia.com/gpu", "8"), ("pods", "110")]);
-        let small = resources(&[("cpu", "96"), ("memory", "1Ti"), ("nvidia.com/gpu", "4"), ("pods", "50")]);
-        let least = resources(&[("cpu", "64"), ("memory", "64Gi"), ("nvidia.com/gpu", "4"), ("pods", "50")]);
-        assert_eq!(Resources::smallest([large.clone(), small]), least);
-        let without_gpus = Resources::smallest([large, resources(&[("cpu", "8")])]);
-        assert_eq!(without_gpus, resources(&[("cpu", "8")]));
-        assert_eq!(Resources::smallest([]), Resources::default());
-    }
-
-    #[test]
-    fn a_node_that_is_won_has_the_room_of_its_type() {
-        let gpus = |count: &str| resources(&[("nvidia.com/gpu", count), ("pods", "110")]);
-        let small = NodeTemplate { free: gpus("4"), ..template() };
-        let pods = [pod(asks(4)), pod(asks(4)), pod(asks(4))];
-        let needed = |coming: &[Resources]| super::nodes_needed(&pods, &small, &[], coming);
-        assert_eq!(needed(&[]), 3);
-        assert_eq!(needed(&[gpus("4")]), 3);
-        assert_eq!(needed(&[gpus("8")]), 2);
-        assert_eq!(needed(&[gpus("8"), gpus("8"), gpus("8")]), 2, "one that no pod needs does not count");
-    }
-
-    #[test]
-    fn a_pod_must_suit_every_type_of_a_set() {
-        let labels = |kind: &str| BTreeMap::from([("type".to_owned(), kind.to_owned())]);
-        let both = NodeTemplate { labels: vec![labels("a"), labels("b")], ..template() };
-        let affine = |operator: &str, values: &[&str]| {
-            let term = json!({"matchExpressions": [{"key": "type", "operator": operator, "values": values}]});
-            let required = json!({"nodeSelectorTerms": [term]});
-            let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": required});
-            pod(with(asks(1), "affinity", json!({"nodeAffinity": affinity})))
-        };
-        let needed = |pod: Pod| nodes_needed([&pod], &both, &[]);
-        assert_eq!(needed(pod(asks(1))), 1);
-        assert_eq!(needed(pod(with(asks(1), "nodeSelector", json!({"type": "a"})))), 0);
-        assert_eq!((needed(affine("In", &["a"])), needed(affine("In", &["a", "b"]))), (0, 1));
-        assert_eq!((needed(affine("NotIn", &["b"])), needed(affine("NotIn", &["c"]))), (0, 1));
-    }
-
-    #[test]
-    fn what_fits_on_a_ready_node_needs_no_other() {
-        let pods = [pod(asks(4)), pod(asks(8))];
-        let half = template().free.without(&[pod(asks(4))]);
-        assert_eq!(nodes_needed(&pods, &template(), &[room(half)]), 1);
-    }
-
-    #[test]
-    fn pods_fit_on_others_all_or_not() {
-        let half = || room(template().free.without(&[pod(asks(4))]));
-        assert!(fit(&[pod(asks(4)), pod(asks(2))], &[half(), half()]));
-        assert!(!fit(&[pod(asks(3)), pod(asks(3))], &[half()]));
-        assert!(fit(&[], &[]));
-    }
-
-    #[test]
-    fn pods_that_keep_each_other_away_need_a_node_each() {
-        let labelled = |app: &str| {
-            let term = json!({"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"});
-            let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
-            let mut pod = pod(with(asks(1), "affinity", json!({"podAntiAffinity": required})));
-            pod.metadata.labels = Some(BTreeMap::from([("app".to_owned(), app.to_owned())]));
-            pod
-        };
-        let two = [labelled("a"), labelled("a")];
-        assert_eq!(nodes_needed(&two, &template(), &[]), 2);
-        let taken = Room { free: template().free, pods: vec![&two[0]] };
-        assert_eq!(nodes_needed(&two[1..], &template(), std::slice::from_ref(&taken)), 1);
-        assert!(!fit(&two[1..], std::slice::from_ref(&taken)));
-        // One that is kept away by the other counts as well, and one that no selector matches does not.
-        let (mut mild, other) = (pod(asks(1)), labelled("b"));
-        assert_eq!(nodes_needed([&mild], &template(), std::slice::from_ref(&taken)), 0);
-        mild.metadata.labels = two[0].metadata.labels.clone();
-        assert_eq!(nodes_needed([&mild], &template(), std::slice::from_ref(&taken)), 1);
-        assert_eq!(nodes_needed([&other, &pod(asks(1))], &template(), &[]), 1);
-    }
-
-    #[test]
-    fn pods_that_request_too_few_gpus_together_bring_no_node() {
-        let small = NodeTemplate { taints: Vec::new(), min_gpus: 4, ..template() };
-        let cpu = || pod(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}));
-        assert_eq!(nodes_needed(&[cpu(), cpu(), cpu()], &small, &[]), 0);
-        assert_eq!(nodes_needed(&[cpu(), pod(asks(3))], &small, &[]), 0);
-        assert_eq!(nodes_needed(&[cpu(), pod(asks(2)), pod(asks(2))], &small, &[]), 1);
     }
 
     #[test]
@@ -622,46 +242,29 @@ mod tests {
     }
 
     #[test]
-    fn a_node_must_have_the_labels_and_no_taint_against_the_pod() {
-        let selector = |value: &str| with(asks(1), "nodeSelector", json!({"pool": value}));
-        assert_eq!(needed(&[selector("gpu")]), 1);
-        assert_eq!(needed(&[selector("cpu")]), 0);
-        assert_eq!(needed(&[with(asks(1), "tolerations", json!([]))]), 0);
-        assert_eq!(needed(&[with(asks(1), "tolerations", json!([{"operator": "Exists"}]))]), 1);
-        let other = json!([{"key": "gpu", "value": "x"}]);
-        assert_eq!(needed(&[with(asks(1), "tolerations", other)]), 0);
-    }
-
-    #[test]
-    fn required_affinity_is_looked_at() {
-        let affinity = |operator: &str, values: &[&str]| {
-            let term = json!({"matchExpressions": [{"key": "pool", "operator": operator, "values": values}]});
-            let required = json!({"nodeSelectorTerms": [term]});
-            with(
-                asks(1),
-                "affinity",
-                json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}),
-            )
+    fn the_scheduler_says_what_a_pod_waits_for() {
+        let refused = |message: &str, nominated: Option<&str>| {
+            let mut pod = pod(asks(1));
+            let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z"});
+            pod.status =
+                serde_json::from_value(json!({"conditions": [condition], "nominatedNodeName": nominated}))
+                    .unwrap();
+            Demand { unschedulable: vec![Arc::new(pod)], ..Demand::default() }
         };
-        assert_eq!(needed(&[affinity("In", &["gpu", "cpu"])]), 1);
-        assert_eq!(needed(&[affinity("NotIn", &["gpu"])]), 0);
-        assert_eq!(needed(&[affinity("Exists", &[])]), 1);
-        assert_eq!(needed(&[affinity("DoesNotExist", &[])]), 0);
-    }
-
-    #[test]
-    fn initial_containers_and_sidecars_count_as_they_run() {
-        let container = |gpus: u32, policy: Option<&str>| {
-            let mut it =
-                json!({"name": "i", "resources": {"requests": {"nvidia.com/gpu": gpus.to_string()}}});
-            if let Some(policy) = policy {
-                it["restartPolicy"] = json!(policy);
-            }
-            it
-        };
-        let spec = |init: Value| with(asks(4), "initContainers", init);
-        assert_eq!(needed(&[spec(json!([container(4, None)])), asks(4)]), 1);
-        assert_eq!(needed(&[spec(json!([container(5, None)])), asks(4)]), 2);
-        assert_eq!(needed(&[spec(json!([container(1, Some("Always"))])), asks(4)]), 2);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let full = refused("0/1 nodes are available: 1 Insufficient cpu.", None);
+        assert_eq!(full.pods(at(29))[0].refused, None);
+        assert!(full.pods(at(30))[0].refused.is_some() && full.pods(at(30))[0].missing_volume.is_none());
+        for message in [
+            "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+            "0/1 nodes are available: persistentvolumeclaim \"data\" not found.",
+        ] {
+            assert!(refused(message, None).pods(at(0))[0].missing_volume.is_some(), "{message}");
+        }
+        assert!(
+            refused("0/1 nodes are available", Some("gpu-0")).pods(at(99)).is_empty(),
+            "it has room by preemption"
+        );
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! Two annotations of the node remember what came from a set: the keys that were set, and the values that were there
 //! before. A label that is not wanted any more is restored or removed, and a label that others set stays.
+//!
+//! The kubelet of a node can write these annotations. So they count only for labels that it could write as well: a label of a
+//! [reserved domain](is_reserved) is neither restored nor removed because of them.
 
 use super::node::applied_labels;
-use crate::api::{NodePoolLabelSet, PREVIOUS_SUFFIX};
+use crate::api::{NodePoolLabelSet, NodePoolLabelSetSpec, PREVIOUS_SUFFIX};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource as _, ResourceExt as _};
 use kubebid_controller::manager::PAUSED;
 use serde::Serialize;
@@ -102,7 +106,7 @@ pub fn plan_after(
     let mut wanted = Labels::new();
     for (key, value) in set.iter().flat_map(|set| &set.spec.labels) {
         // The label that says which pool it is has this value already, and stays with whoever set it.
-        if pool.is_some_and(|(names_pool, _)| names_pool == key) {
+        if is_reserved(key) || pool.is_some_and(|(names_pool, _)| names_pool == key) {
             continue;
         }
         if !of_bidnode.contains(key) {
@@ -169,8 +173,18 @@ pub fn foreign_pool_label<'a>(set: &'a NodePoolLabelSet, rules: &LabelRules) -> 
 
 /// Returns true if people have paused a set: its nodes stay as they are.
 pub fn is_paused(set: &NodePoolLabelSet) -> bool {
-    let annotation = format!("{}/{PAUSED}", NodePoolLabelSet::group(&()));
-    set.annotations().get(&annotation).is_some_and(|value| value == "true")
+    set.annotations().get(&paused_annotation()).is_some_and(|value| value == "true")
+}
+
+/// Returns a paused set with this metadata.
+pub fn paused(metadata: ObjectMeta) -> NodePoolLabelSet {
+    let mut set = NodePoolLabelSet { metadata, spec: NodePoolLabelSetSpec::default(), status: None };
+    set.annotations_mut().insert(paused_annotation(), "true".to_owned());
+    set
+}
+
+fn paused_annotation() -> String {
+    format!("{}/{PAUSED}", NodePoolLabelSet::group(&()))
 }
 
 /// Merges what a set changes into the patch that registers a node.
@@ -181,6 +195,16 @@ pub(super) fn merge(
 ) {
     labels.extend(patch.labels.into_iter().map(|(key, value)| (key, json!(value))));
     annotations.extend(patch.annotations.into_iter().map(|(key, value)| (key, json!(value))));
+}
+
+/// Returns true if the key of a label is in a domain of Kubernetes. The admission plugin NodeRestriction lets no kubelet write
+/// most labels of these domains, and no set gives one.
+pub fn is_reserved(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let is_in = |reserved: &str| {
+        domain.strip_suffix(reserved).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    ["kubernetes.io", "k8s.io"].into_iter().any(is_in)
 }
 
 /// The memory of a node: the keys that came from a set, and the values that were there before.
@@ -201,6 +225,7 @@ impl Memory {
             // Whatever had a value before was set.
             Err(_) => previous.keys().cloned().collect(),
         };
+        let managed: BTreeSet<String> = managed.into_iter().filter(|key| !is_reserved(key)).collect();
         previous.retain(|key, _| managed.contains(key));
         Memory { managed, previous, is_corrupt }
     }
@@ -237,7 +262,7 @@ fn text(value: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ANNOTATION_MANAGED_LABELS, NodePoolLabelSetSpec, POOL_LABELS};
+    use crate::api::{ANNOTATION_MANAGED_LABELS, POOL_LABELS};
 
     const FIRST: &str = POOL_LABELS[0];
 
@@ -326,6 +351,31 @@ mod tests {
     }
 
     #[test]
+    fn a_label_that_the_kubelet_may_not_write_is_not_written_for_its_annotations() {
+        let secret = "node-restriction.kubernetes.io/secret";
+        let role = "node-role.kubernetes.io/control-plane";
+        let mut node = node(&[("agentpool", "a"), ("topology.kubernetes.io/region", "eu"), (secret, "no")]);
+        let claims = json!([role, secret, "topology.kubernetes.io/region", "kubebid.io/slot", "own"]);
+        node.annotations_mut().insert(ANNOTATION_MANAGED_LABELS.to_owned(), claims.to_string());
+        let claims = json!({role: "", secret: "yes", "a.k8s.io/x": "1", "own": "1"});
+        let previous = format!("{ANNOTATION_MANAGED_LABELS}{PREVIOUS_SUFFIX}");
+        node.annotations_mut().insert(previous, claims.to_string());
+        let before = node.labels().clone();
+        for set in [labels(&[]), labels(&[("tier", "gold")])] {
+            follow(&mut node, &[("a", &set)]);
+            follow(&mut node, &[]);
+        }
+        let own = [("own".to_owned(), "1".to_owned())];
+        assert_eq!(*node.labels(), before.into_iter().chain(own).collect());
+        for key in ["kubernetes.io/x", "a.b.k8s.io/x", role, secret] {
+            assert!(is_reserved(key), "{key}");
+        }
+        for key in ["x", "mykubernetes.io/x", "kubernetes.io.example.com/x", "kubebid.io/bidnode"] {
+            assert!(!is_reserved(key), "{key}");
+        }
+    }
+
+    #[test]
     fn a_set_may_give_its_own_pools_name_and_never_keeps_a_node_by_it() {
         let own = labels(&[(FIRST, "a"), ("tier", "gold")]);
         assert_eq!(foreign_pool_label(&set("a", &own), &rules()), None);
@@ -350,9 +400,8 @@ mod tests {
 
     #[test]
     fn a_paused_set_leaves_its_nodes_as_they_are() {
-        let mut paused = NodePoolLabelSet::new("a", NodePoolLabelSetSpec::default());
-        paused.annotations_mut().insert("labels.banzaicloud.io/paused".to_owned(), "true".to_owned());
-        let paused = Arc::new(paused);
+        let paused = Arc::new(paused(ObjectMeta::default()));
+        assert_eq!(paused.annotations()["labels.banzaicloud.io/paused"], "true");
         let mut node = node(&[("agentpool", "a"), ("tier", "gold")]);
         node.annotations_mut().insert(ANNOTATION_MANAGED_LABELS.to_owned(), r#"["tier"]"#.to_owned());
         let set_of = |_: &str| Some(Arc::clone(&paused));

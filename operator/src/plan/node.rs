@@ -2,23 +2,22 @@
 
 use super::labels::{LabelPatch, Pools, merge, plan_after};
 use crate::api::{
-    ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_BIDNODE, LABEL_REGION, LABEL_SLOT, LABEL_SLOT_UID,
-    LABEL_UID, TAINT_LEAVING, TAINT_UNREGISTERED,
+    ANNOTATION_NAMESPACE, Applied, AppliedTaint, BidNode, BidSlot, LABEL_BIDNODE, LABEL_REGION, LABEL_SLOT,
+    LABEL_SLOT_UID, LABEL_UID, TAINT_LEAVING, TAINT_UNREGISTERED,
 };
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::ResourceExt as _;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The annotation of a Node with the labels and taints that came from its BidNode: those that the BidNode loses are removed.
+/// The annotation of a Node with the labels that came from its BidNode. It tells the controller of node pool labels, which may
+/// be another process, whose value of a label stands. Nothing is removed because of it: the node's kubelet can write it.
 const ANNOTATION_APPLIED: &str = "kubebid.io/applied";
 
-#[derive(Serialize, Deserialize, Default, PartialEq, Debug)]
-struct Applied {
+#[derive(Deserialize, Default)]
+struct AppliedAnnotation {
     labels: BTreeSet<String>,
-    /// The key and the effect of each taint.
-    taints: BTreeSet<(String, String)>,
 }
 
 /// Returns the labels that a BidNode gives its nodes.
@@ -40,35 +39,50 @@ pub fn taints(bidnode: &BidNode) -> Vec<Taint> {
     taints.collect()
 }
 
-/// Returns the keys of the labels that a node has from its BidNode.
+/// Returns the keys of the labels that a node has from its BidNode, as the node says.
 pub(super) fn applied_labels(node: &Node) -> BTreeSet<String> {
-    applied(node).labels
+    let annotation = node.annotations().get(ANNOTATION_APPLIED);
+    let applied = annotation.and_then(|text| serde_json::from_str::<AppliedAnnotation>(text).ok());
+    applied.unwrap_or_default().labels
 }
 
-fn applied(node: &Node) -> Applied {
-    let annotation = node.annotations().get(ANNOTATION_APPLIED);
-    annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+/// Returns the labels and taints that the node of a slot is to have from its BidNode.
+pub fn applied(bidnode: &BidNode, slot: &BidSlot) -> Applied {
+    let taints = taints(bidnode).into_iter();
+    Applied {
+        labels: labels_of_slot(bidnode, slot).into_keys().collect(),
+        taints: taints.map(|taint| AppliedTaint { key: taint.key, effect: taint.effect }).collect(),
+    }
+}
+
+/// Returns the labels that the node of a slot is to have from its BidNode.
+fn labels_of_slot(bidnode: &BidNode, slot: &BidSlot) -> BTreeMap<String, String> {
+    let mut labels = labels(bidnode);
+    labels.insert(LABEL_SLOT.to_owned(), slot.name_any());
+    labels.insert(LABEL_SLOT_UID.to_owned(), slot.uid().unwrap_or_default());
+    if let Some(region) = slot.status.as_ref().and_then(|status| status.region()) {
+        labels.insert(LABEL_REGION.to_owned(), region.to_owned());
+    }
+    labels
 }
 
 /// Returns the one patch that registers a node: it sets labels and taints, those of the node's NodePoolLabelSet too, and
-/// removes the taint that the node came with. Returns `None` if the node needs no patch.
+/// removes the taint that the node came with. What the node had from its BidNode before is in the status of the slot. Returns
+/// `None` if the node needs no patch and the status is up to date.
 pub fn registration(
     node: &Node,
     bidnode: &BidNode,
     slot: &BidSlot,
     pools: Option<&Pools<'_>>,
 ) -> Option<Value> {
-    let mut wanted = labels(bidnode);
-    wanted.insert(LABEL_SLOT.to_owned(), slot.name_any());
-    wanted.insert(LABEL_SLOT_UID.to_owned(), slot.uid().unwrap_or_default());
-    if let Some(region) = slot.status.as_ref().and_then(|status| status.region()) {
-        wanted.insert(LABEL_REGION.to_owned(), region.to_owned());
-    }
-    let before = applied(node);
-    let ours = taints(bidnode);
-    let pair = |taint: &Taint| (taint.key.clone(), taint.effect.clone());
-    let applied =
-        Applied { labels: wanted.keys().cloned().collect(), taints: ours.iter().map(pair).collect() };
+    let wanted = labels_of_slot(bidnode, slot);
+    let before = slot.status.as_ref().and_then(|status| status.applied.clone());
+    let (applied, ours) = (applied(bidnode, slot), taints(bidnode));
+    // A slot of an earlier operator has no record.
+    let is_recorded = before.as_ref().is_none_or(|before| *before == applied);
+    let before = before.unwrap_or_default();
+    let pair = |taint: &Taint| AppliedTaint { key: taint.key.clone(), effect: taint.effect.clone() };
+    let annotation = json!({"labels": applied.labels}).to_string();
 
     let mut label_changes = Map::new();
     for key in before.labels.difference(&applied.labels) {
@@ -99,13 +113,13 @@ pub fn registration(
         }
     }
     let is_as_set = of_set.as_ref().is_none_or(LabelPatch::is_empty);
-    if label_changes.is_empty() && is_as_set && taints == there && applied == before {
+    let is_annotated = node.annotations().get(ANNOTATION_APPLIED) == Some(&annotation);
+    if label_changes.is_empty() && is_as_set && taints == there && is_annotated && is_recorded {
         return None;
     }
     let mut annotations = Map::new();
     annotations.insert(ANNOTATION_NAMESPACE.to_owned(), json!(bidnode.namespace()));
-    annotations
-        .insert(ANNOTATION_APPLIED.to_owned(), json!(serde_json::to_string(&applied).unwrap_or_default()));
+    annotations.insert(ANNOTATION_APPLIED.to_owned(), json!(annotation));
     if let Some(of_set) = of_set {
         merge(of_set, &mut label_changes, &mut annotations);
     }
@@ -143,8 +157,9 @@ mod tests {
     use crate::plan::labels::LabelRules;
     use std::sync::Arc;
 
-    /// Returns the patch that registers a node of BidNode `gpu` with this selector, whose pool has this set.
-    fn patch(node: &Value, selector: Value, set: Value) -> Option<Value> {
+    /// Returns the patch that registers a node of BidNode `gpu` with this selector, whose pool has this set, and what the node has
+    /// from the BidNode then. It had this before.
+    fn patch(node: &Value, before: &Applied, selector: Value, set: Value) -> (Option<Value>, Applied) {
         let node: Node = serde_json::from_value(node.clone()).unwrap();
         let spec = json!({"instanceType": "t", "maxBid": 1, "nodeSelector": selector});
         let mut bidnode = BidNode::new("gpu", serde_json::from_value(spec).unwrap());
@@ -152,11 +167,13 @@ mod tests {
         bidnode.metadata.namespace = Some("n".to_owned());
         let mut slot = BidSlot::new("gpu-0", serde_json::from_value(json!({"instanceType": "t"})).unwrap());
         slot.metadata.uid = Some("s".to_owned());
+        slot.status.get_or_insert_default().applied = Some(before.clone());
         let rules = LabelRules::new(POOL_LABELS.map(str::to_owned).to_vec(), ANNOTATION_MANAGED_LABELS);
         let spec: NodePoolLabelSetSpec = serde_json::from_value(json!({"labels": set})).unwrap();
         let set = Arc::new(NodePoolLabelSet::new("gpu", spec));
         let set_of = |pool: &str| (pool == "gpu").then(|| Arc::clone(&set));
-        registration(&node, &bidnode, &slot, Some(&Pools { rules: &rules, set_of: &set_of }))
+        let pools = Pools { rules: &rules, set_of: &set_of };
+        (registration(&node, &bidnode, &slot, Some(&pools)), applied(&bidnode, &slot))
     }
 
     /// Applies a merge patch to a value.
@@ -181,24 +198,44 @@ mod tests {
             "spec": {"taints": [unregistered, theirs]},
         });
         let set = json!({"tier": "gold", "team": "ml"});
+        let mut before = Applied::default();
         let mut follow = |selector: Value, set: &Value| {
-            let patch = patch(&node, selector, set.clone()).unwrap();
-            merge(&mut node, &patch);
-            node.clone()
+            let (patch, applied) = patch(&node, &before, selector, set.clone());
+            merge(&mut node, &patch.unwrap());
+            before = applied.clone();
+            (node.clone(), applied)
         };
-        let node = follow(json!({"team": "web"}), &set);
+        let (node, applied) = follow(json!({"team": "web"}), &set);
         assert_eq!(node["spec"]["taints"], json!([theirs]));
         let label = |node: &Value, key: &str| node["metadata"]["labels"][key].clone();
         assert_eq!((label(&node, "tier"), label(&node, "team")), (json!("gold"), json!("web")));
         assert_eq!(node["metadata"]["annotations"][ANNOTATION_MANAGED_LABELS], json!(r#"["tier"]"#));
-        assert_eq!(patch(&node, json!({"team": "web"}), set.clone()), None, "it is registered");
+        assert_eq!(patch(&node, &applied, json!({"team": "web"}), set.clone()).0, None, "it is registered");
         // The BidNode gives the label up, and then takes it back.
-        assert_eq!(label(&follow(json!({}), &set), "team"), json!("ml"));
-        assert_eq!(label(&follow(json!({"team": "web"}), &set), "team"), json!("web"));
+        assert_eq!(label(&follow(json!({}), &set).0, "team"), json!("ml"));
+        assert_eq!(label(&follow(json!({"team": "web"}), &set).0, "team"), json!("web"));
         // The set gives its label up.
-        let node = follow(json!({"team": "web"}), &json!({}));
+        let (node, _) = follow(json!({"team": "web"}), &json!({}));
         assert_eq!((label(&node, "tier"), label(&node, "team")), (json!("old"), json!("web")));
         let annotations = node["metadata"]["annotations"].as_object().unwrap();
         assert_eq!(annotations.keys().collect::<Vec<_>>(), [ANNOTATION_APPLIED, ANNOTATION_NAMESPACE]);
+    }
+
+    #[test]
+    fn what_a_kubelet_says_about_its_node_removes_nothing() {
+        let theirs = json!({"key": "theirs", "effect": "NoSchedule"});
+        let node = json!({
+            "metadata": {"name": "n0", "labels": {"tier": "old"}, "annotations": {}}, "spec": {"taints": [theirs]},
+        });
+        let (registered, applied) = patch(&node, &Applied::default(), json!({"team": "web"}), json!({}));
+        let mut forged = node;
+        merge(&mut forged, &registered.unwrap());
+        let claims = json!({"labels": ["tier"], "taints": [["theirs", "NoSchedule"]]}).to_string();
+        forged["metadata"]["annotations"][ANNOTATION_APPLIED] = json!(claims);
+        let (again, _) = patch(&forged, &applied, json!({}), json!({}));
+        merge(&mut forged, &again.unwrap());
+        assert_eq!(forged["spec"]["taints"], json!([theirs]));
+        let labels = &forged["metadata"]["labels"];
+        assert_eq!((&labels["tier"], &labels["team"]), (&json!("old"), &Value::Null));
     }
 }

@@ -37,6 +37,15 @@ impl Scope {
         Scope { instance_types, regions: spec.regions }
     }
 
+    /// Returns the scope of a BidNode as v1 says it, without what v1 keeps for v2beta1.
+    pub fn of_v1(bidnode: &BidNode) -> Self {
+        let spec = &bidnode.spec;
+        Scope {
+            instance_types: vec![spec.instance_type.clone()],
+            regions: spec.region.iter().cloned().collect(),
+        }
+    }
+
     /// Returns the scope of a slot. One that has no lists was created for a single type.
     pub fn of_slot(slot: &BidSlotSpec) -> Self {
         if slot.instance_types.is_empty() {

@@ -7,8 +7,9 @@ pub mod conditions;
 
 use super::ceiling::{self, Markets, StandingBid};
 use super::drain::{self, PodView, Removal, Tier};
+use super::gang::{self, GangStep, GangView};
 use super::scope::{Scope, bid_markets, names_all};
-use crate::api::{BidNode, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotPhase};
+use crate::api::{BidNode, BidSlotSpec, BidSlotStatus, ReleaseReason, SlotKey, SlotPhase};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -22,13 +23,14 @@ pub enum UnwantedReason {
 }
 
 impl UnwantedReason {
-    fn reason(self) -> &'static str {
+    pub(super) fn reason(self) -> &'static str {
         match self {
             UnwantedReason::Release(ReleaseReason::ScaleDown) => "ScaleDown",
             UnwantedReason::Release(ReleaseReason::Empty) => "Empty",
             UnwantedReason::Release(ReleaseReason::NotReady) => "NotReady",
             UnwantedReason::Release(ReleaseReason::Rescinded) => "Rescinded",
             UnwantedReason::Release(ReleaseReason::MaxBid) => "MaxBid",
+            UnwantedReason::Release(ReleaseReason::Regroup) => "Regroup",
             UnwantedReason::Deleted => "Deleted",
         }
     }
@@ -52,7 +54,7 @@ pub struct BidView {
     pub open: bool,
     /// The ceiling in micro-dollars per node-hour.
     pub ceiling_micros: u64,
-    /// The allocation that the bid won.
+    /// The allocation of the slot; a gang slot has none.
     pub allocation: Option<AllocationView>,
 }
 
@@ -162,6 +164,8 @@ pub struct Limits {
     pub vanished: SignedDuration,
     /// The time for an engine that does not know the bid: its right store may come back.
     pub unknown: SignedDuration,
+    /// The time for a bid that pods need, before the next BidNode that they fit bids too.
+    pub next_pool: SignedDuration,
 }
 
 impl Default for Limits {
@@ -171,7 +175,8 @@ impl Default for Limits {
             drain: SignedDuration::from_mins(15),
             held: SignedDuration::from_mins(2),
             vanished: SignedDuration::from_mins(2),
-            unknown: SignedDuration::from_mins(1),
+            unknown: SignedDuration::from_mins(10),
+            next_pool: SignedDuration::from_mins(2),
         }
     }
 }
@@ -203,6 +208,12 @@ pub struct Observation {
     pub pods: Vec<PodView>,
     /// True if the provisioner says that the machine of the node is gone.
     pub machine_gone: bool,
+    /// True if the slot may be given up in case the engine does not know its bid; see [`is_turn_of_unknown`].
+    pub is_turn_of_unknown: bool,
+    /// The gang, if the slot is a gang slot.
+    pub gang: Option<GangView>,
+    /// True if the slot is a member whose gang is about to be regrouped: its allocation ends together with the others.
+    pub regroups: bool,
     /// The time-outs.
     pub limits: Limits,
 }
@@ -233,13 +244,13 @@ impl Observation {
     }
 
     /// Returns the markets that the slot's bid is to name; none while no market is known.
-    fn wanted_markets(&self) -> Vec<String> {
+    pub(super) fn wanted_markets(&self) -> Vec<String> {
         let open = self.pricing.as_ref().map(|pricing| &pricing.markets.open[..]);
         open.map(|open| Scope::of_slot(&self.spec).named(open).names).unwrap_or_default()
     }
 
     /// Returns whether a market is open to the slot that its bid does not name.
-    fn lacks_markets(&self) -> bool {
+    pub(super) fn lacks_markets(&self) -> bool {
         !names_all(&bid_markets(&self.spec, &self.status), &self.wanted_markets())
     }
 
@@ -363,6 +374,12 @@ pub enum Step {
     Deprovision,
     /// Cancels the bid, and releases its allocation.
     Cancel,
+    /// Records the bid of the gang that the slot is a member of.
+    Join,
+    /// Releases the allocation of a member.
+    GiveBack,
+    /// A step of a gang slot.
+    Gang(GangStep),
     /// Records that the engine does not know the bid.
     MissBid,
     /// Records that the engine knows the bid again.
@@ -388,7 +405,8 @@ pub enum Step {
 impl Step {
     /// Returns whether the status is written before the step, because a crash during the step must find it so.
     pub fn is_recorded_before(&self) -> bool {
-        matches!(self, Step::Place(_))
+        // The number of a regrouping is part of the key of its command.
+        matches!(self, Step::Place(_) | Step::Gang(GangStep::Regroup))
     }
 }
 
@@ -410,10 +428,15 @@ fn is_failure(reason: Option<&str>) -> bool {
 /// Returns the last phase of a slot whose allocation has ended, with its reason. The engine's reason counts, unless the
 /// slot itself gave the unit back.
 pub fn end(engine_reason: &str, status_reason: Option<&str>) -> (SlotPhase, String) {
-    let given_back = engine_reason == RELEASED;
+    let given_back = is_given_back(engine_reason);
     let reason = status_reason.filter(|_| given_back).unwrap_or(engine_reason);
     let failed = !given_back || is_failure(Some(reason));
     (if failed { SlotPhase::Failed } else { SlotPhase::Released }, reason.to_owned())
+}
+
+/// Returns whether the tenant gave a unit back, by the engine's reason for the end of its allocation.
+pub fn is_given_back(engine_reason: &str) -> bool {
+    matches!(engine_reason, RELEASED | REGROUPED)
 }
 
 /// Returns whether the API server would refuse the same labels and taints again: they are invalid (400, 422), or a policy
@@ -438,7 +461,9 @@ pub fn access_poll(status: &BidSlotStatus, now: Timestamp) -> SignedDuration {
 }
 
 /// The engine's reason for the end of an allocation that its tenant released.
-pub const RELEASED: &str = "RELEASED";
+const RELEASED: &str = "RELEASED";
+/// The engine's reason for the end of the allocations of a gang whose tenant regrouped it.
+const REGROUPED: &str = "REGROUPED";
 
 /// The longest time that the drain of a node under notice waits for the other slots.
 const PEERS_WAIT: SignedDuration = SignedDuration::from_secs(30);
@@ -450,9 +475,9 @@ const SEARCH_AFTER: SignedDuration = SignedDuration::from_secs(10);
 /// `PODS_GONE_BEFORE` (`plan/drain.rs`), by the time that the plan waits for pods that end late.
 const RELEASE_BEFORE: SignedDuration = SignedDuration::from_secs(2);
 /// The wait for what comes soon and has no event.
-const SHORT_WAIT: SignedDuration = SignedDuration::from_secs(2);
+pub(super) const SHORT_WAIT: SignedDuration = SignedDuration::from_secs(2);
 /// The wait for what has an event: the slot is reconciled at least as often.
-const LONG_WAIT: SignedDuration = SignedDuration::from_secs(60);
+pub(super) const LONG_WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// The interval at which a node that is not ready is observed: no event says that its machine is gone.
 const NOT_READY_WAIT: SignedDuration = SignedDuration::from_secs(10);
 /// The time that a bid waits for another bid of its BidNode to be amended first.
@@ -486,18 +511,27 @@ fn next(observation: &Observation, amend_micros: Option<u64>) -> Step {
         | SlotPhase::Draining
         | SlotPhase::Releasing => {}
     }
+    let is_member = observation.spec.member.is_some();
+    if status.bid.is_none() && is_member {
+        return Step::Join;
+    }
     if status.bid.is_none() {
         // A bid with a ceiling was begun, and may have been placed.
         return if status.ceiling_micros.is_some() { place(observation) } else { begin(observation) };
+    }
+    if let Some(gang) = &observation.gang {
+        return gang::next(observation, gang, amend_micros);
     }
     match &observation.bid {
         BidState::NotListed => Step::Wait(SHORT_WAIT),
         BidState::Unknown => unknown(observation),
         BidState::Known(_) if status.lost_time.is_some() => Step::FindBid,
         BidState::Known(bid) => match &bid.allocation {
+            // The engine's store is from an older backup.
+            None if is_member => ended(observation, "AllocationUnknown", false),
             None => waiting(observation, bid, amend_micros),
             Some(allocation) => match &allocation.ended {
-                Some(reason) => ended(observation, reason, bid.open),
+                Some(reason) => ended(observation, reason, bid.open && !is_member),
                 None => holding(observation, bid, allocation, amend_micros),
             },
         },
@@ -539,6 +573,25 @@ fn waiting(observation: &Observation, bid: &BidView, amend_micros: Option<u64>) 
     }
 }
 
+/// A slot whose bid the engine does not know and whose node still runs, or another slot with an allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnknownSlot {
+    /// The engine knows its bid.
+    Known,
+    /// The engine does not know its bid, and it has not been given up yet.
+    Waits(SlotKey),
+    /// It is being given up because the engine does not know its bid.
+    Leaves,
+}
+
+/// Returns whether it is the turn of a slot to be given up because the engine does not know its bid. An engine with an empty or older
+/// store knows none, so at most a fifth of all slots with an allocation goes at once, but at least one; first those that are first by name.
+pub fn is_turn_of_unknown(slot: &SlotKey, slots: &[UnknownSlot]) -> bool {
+    let leaving = slots.iter().filter(|it| **it == UnknownSlot::Leaves).count();
+    let before = slots.iter().filter(|it| matches!(it, UnknownSlot::Waits(other) if other < slot)).count();
+    leaving + before < (slots.len() / 5).max(1)
+}
+
 /// Plans for a bid that the engine does not know: it is another engine, or its store is from an older backup. The right
 /// store may come back, so the slot waits for a while. Then the node is given up. No tenant has taken it: its pods have
 /// the time that they have when a node is given up without a notice.
@@ -548,6 +601,9 @@ fn unknown(observation: &Observation) -> Step {
         let left = observation.limits.unknown - observation.now.duration_since(since.0);
         if left.is_positive() {
             return Step::Wait(left.min(LONG_WAIT));
+        }
+        if !observation.is_turn_of_unknown {
+            return Step::Wait(LONG_WAIT / 2);
         }
     }
     let runs = observation.node.as_ref().is_some_and(|node| node.ending_since.is_none());
@@ -712,8 +768,10 @@ fn releasing(observation: &Observation) -> Step {
     let kept = missing.map(|since| observation.limits.vanished - observation.now.duration_since(since.0));
     match kept {
         Some(left) if left.is_positive() && observation.unwanted.is_none() => Step::Wait(left),
-        Some(_) | None if observation.status.machine_ended => Step::Cancel,
-        Some(_) | None => Step::Deprovision,
+        Some(_) | None if !observation.status.machine_ended => Step::Deprovision,
+        Some(_) | None if observation.regroups => Step::Wait(SHORT_WAIT),
+        Some(_) | None if observation.spec.member.is_some() => Step::GiveBack,
+        Some(_) | None => Step::Cancel,
     }
 }
 

@@ -1,12 +1,16 @@
 //! Plans the status of a BidNode from the status of its slots, and when it is written.
 
 use super::ceiling::{self, Ceiling, Markets};
+use super::gang::{COMPLETE, REGROUPING, REPLACING, WAITS};
+use super::packing::{Cause, NotHelped, OverdueNode};
 use super::scope::MOST_MARKETS;
 use crate::api::{
-    BidNodePhase, BidNodeSpec, BidNodeStatus, BidSlotStatus, LABEL_UID, NodeStatus, SlotPhase, micros, usd,
+    BidNodePhase, BidNodeSpec, BidNodeStatus, BidSlotStatus, LABEL_UID, NodeStatus, SlotPhase,
+    UNHELPED_PODS_MAX, UnhelpedPod, micros, usd,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The markets of a BidNode, compared with its ceiling.
@@ -52,6 +56,17 @@ pub struct SlotReport {
     pub node_ready: bool,
     /// The price in force of its allocation, in micro-dollars per node-hour.
     pub price_micros: Option<u64>,
+    /// The number of nodes of the gang, if it is a gang slot.
+    pub gang_nodes: Option<u32>,
+}
+
+/// The pods that need room, as the status of a BidNode needs them.
+#[derive(Clone, Debug, Default)]
+pub struct PodsReport {
+    /// The UIDs of all pods that need room.
+    pub pending: BTreeSet<String>,
+    /// The pods that the nodes of the BidNode do not help, with the causes.
+    pub not_helped: Vec<NotHelped>,
 }
 
 /// Everything that the status of a BidNode depends on.
@@ -79,6 +94,10 @@ pub struct Observation {
     pub supply: Supply,
     /// The number of open markets that its bids do not name because there are too many.
     pub markets_left_out: usize,
+    /// The pods that its nodes do not help; `None` if that is not known.
+    pub pods: Option<PodsReport>,
+    /// A node that is not initialized although it had time to be, if there is one.
+    pub overdue: Option<OverdueNode>,
     /// The message with which the API server refuses the labels or taints of the nodes, if it does.
     pub registration_refused: Option<String>,
     /// The cost of all nodes so far, in micro-dollars; `None` if it is not known.
@@ -150,9 +169,8 @@ pub fn status(observation: &Observation) -> BidNodeStatus {
     let slots = &observation.slots;
     let active: Vec<_> =
         slots.iter().filter(|slot| state(slot) == SlotPhase::Ready && !slot.leaving).collect();
-    let pending =
-        slots.iter().filter(|slot| slot.status.phase <= SlotPhase::Bidding && !slot.leaving).count();
     let counting: Vec<_> = slots.iter().filter(|slot| slot.status.phase.counts() && !slot.leaving).collect();
+    let pending: usize = counting.iter().map(|slot| still_bid_for(slot, &counting)).sum();
     let enough = active.len() >= observation.min_nodes;
     let phase = if observation.deleting {
         BidNodePhase::Releasing
@@ -197,6 +215,7 @@ pub fn status(observation: &Observation) -> BidNodeStatus {
             .max()
             .or(was.last_bid_time.clone()),
         nodes,
+        unhelped_pods: unhelped_pods(was, observation),
         conditions: conditions(was, observation, active.len(), enough),
         observed_generation: observation.generation,
         observed_min_nodes: observation.observed_min_nodes,
@@ -208,6 +227,27 @@ pub fn status(observation: &Observation) -> BidNodeStatus {
         status.cost = observation.cost_micros.map(whole_cents).or(was.cost);
     }
     status
+}
+
+/// Returns the pods for which no further node is bid for: those of before that still need room, and those for which a node came
+/// in vain since.
+fn unhelped_pods(was: &BidNodeStatus, observation: &Observation) -> Vec<UnhelpedPod> {
+    let Some(pods) = &observation.pods else { return was.unhelped_pods.clone() };
+    let generation = observation.generation;
+    let stays = |pod: &&UnhelpedPod| pod.generation == generation && pods.pending.contains(&pod.uid);
+    let mut unhelped: Vec<_> = was.unhelped_pods.iter().filter(stays).cloned().collect();
+    for NotHelped { pod, cause } in pods.not_helped.iter().filter(|it| it.cause.cost_a_node()) {
+        if unhelped.len() < UNHELPED_PODS_MAX && unhelped.iter().all(|there| there.uid != pod.uid) {
+            unhelped.push(UnhelpedPod {
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+                generation,
+                message: cause.clause(),
+            });
+        }
+    }
+    unhelped
 }
 
 /// Returns an amount in USD, rounded to the nearest cent.
@@ -234,7 +274,8 @@ pub fn registration_refused<'a>(
 /// Returns the phase of a BidNode that has too few ready nodes: what it waits for first.
 fn short_of_nodes(slots: &[&SlotReport]) -> BidNodePhase {
     let any = |is_so: fn(&SlotReport) -> bool| slots.iter().any(|slot| is_so(slot));
-    if any(|slot| slot.status.phase == SlotPhase::Bidding) {
+    let bids = |slot: &&SlotReport| slot.status.phase == SlotPhase::Bidding && still_bid_for(slot, slots) > 0;
+    if slots.iter().any(bids) {
         BidNodePhase::Bidding
     } else if any(|slot| (SlotPhase::Awarded..SlotPhase::Ready).contains(&slot.status.phase)) {
         BidNodePhase::Starting
@@ -242,6 +283,14 @@ fn short_of_nodes(slots: &[&SlotReport]) -> BidNodePhase {
         BidNodePhase::NotReady
     } else {
         BidNodePhase::Pending
+    }
+}
+
+/// Returns the number of nodes that a slot still bids for. A gang slot bids for the nodes of its gang that have no member.
+fn still_bid_for(slot: &SlotReport, counting: &[&SlotReport]) -> usize {
+    match slot.gang_nodes {
+        Some(nodes) => (nodes as usize).saturating_sub(counting.len() - 1),
+        None => usize::from(slot.status.phase <= SlotPhase::Bidding),
     }
 }
 
@@ -285,6 +334,8 @@ fn price_to_write(
     if early || small { was } else { is }
 }
 
+/// The condition that is false if a node is ready for long without what its type promises.
+pub const NODES_INITIALIZE: &str = "NodesInitialize";
 const NODES_REGISTER: &str = "NodesRegister";
 
 /// The currency of the market.
@@ -331,10 +382,13 @@ fn ceiling_suffices(observation: &Observation) -> Verdict {
     ("CeilingSuffices", status, reason, message)
 }
 
+/// Returns whether the engine refused the bid of a slot.
+pub fn is_bid_refused(status: &BidSlotStatus) -> bool {
+    status.bid.is_none() && status.reason.as_deref() == Some("BidRefused")
+}
+
 fn bids_accepted(slots: &[SlotReport]) -> Verdict {
-    let refused = |slot: &&SlotReport| {
-        !slot.leaving && slot.status.bid.is_none() && slot.status.reason.as_deref() == Some("BidRefused")
-    };
+    let refused = |slot: &&SlotReport| !slot.leaving && is_bid_refused(&slot.status);
     match slots.iter().find(refused) {
         None => ("BidsAccepted", TRUE, "Accepted", "no bid is refused".to_owned()),
         Some(slot) => {
@@ -371,6 +425,66 @@ fn nodes_register(observation: &Observation) -> Verdict {
             (NODES_REGISTER, FALSE, "RegistrationRefused", why)
         }
     }
+}
+
+/// Returns whether pods wait that a node of the BidNode did not help, or would not help.
+fn pods_helped(observation: &Observation, unhelped: &[UnhelpedPod]) -> Verdict {
+    let known = observation.pods.iter().flat_map(|pods| &pods.not_helped);
+    let mut causes: Vec<(String, String)> =
+        unhelped.iter().map(|pod| (format!("{}/{}", pod.namespace, pod.name), pod.message.clone())).collect();
+    for NotHelped { pod, cause } in known.clone().filter(|it| !it.cause.cost_a_node()) {
+        causes.push((format!("{}/{}", pod.namespace, pod.name), cause.clause()));
+    }
+    let Some((pod, clause)) = causes.first() else {
+        return ("PodsHelped", TRUE, "Helped", "no pod waits that a node does not help".to_owned());
+    };
+    let reason = match known.map(|it| &it.cause).next() {
+        Some(Cause::TooSmall(_)) => "NodeTooSmall",
+        Some(Cause::NotInitialized(_)) => "NodeNotInitialized",
+        Some(Cause::Volume(_)) => "VolumeMissing",
+        Some(Cause::NotScheduled { .. }) | None => "NotScheduled",
+    };
+    let others = match causes.len() {
+        1 => String::new(),
+        count => format!(" (and {} other pods)", count - 1),
+    };
+    ("PodsHelped", FALSE, reason, format!("no node is bid for pod {pod}{others}: {clause}"))
+}
+
+fn nodes_initialize(overdue: Option<&OverdueNode>) -> Verdict {
+    match overdue {
+        None => (
+            NODES_INITIALIZE,
+            TRUE,
+            "Initialized",
+            "no node is ready without what its type promises".to_owned(),
+        ),
+        Some(node) => (
+            NODES_INITIALIZE,
+            FALSE,
+            "NotInitialized",
+            format!("{}; pods get no further node", node.clause()),
+        ),
+    }
+}
+
+/// Returns the condition of a gang; `None` if there is none.
+fn gang_complete(slots: &[SlotReport]) -> Option<Verdict> {
+    let (slot, nodes) = slots.iter().find_map(|slot| Some((slot, slot.gang_nodes?)))?;
+    let why = || slot.status.message.clone().unwrap_or_default();
+    let (status, reason, message) = match (slot.status.bid, slot.status.reason.as_deref()) {
+        (Some(_), Some(COMPLETE)) => (TRUE, COMPLETE, format!("the bid has all {nodes} nodes")),
+        (Some(_), Some(REPLACING)) => {
+            (FALSE, REPLACING, format!("a replacement is looked for until then: {}", why()))
+        }
+        (Some(_), Some(REGROUPING)) => (FALSE, REGROUPING, why()),
+        (Some(bid), _) if slot.status.regroups > 0 && slot.status.message.is_some() => {
+            (FALSE, WAITS, format!("bid {bid} waits for {nodes} nodes at once again, because {}", why()))
+        }
+        (Some(bid), _) => (FALSE, WAITS, format!("bid {bid} waits for {nodes} nodes at once")),
+        (None, _) => (FALSE, "NotBidYet", "no bid is placed".to_owned()),
+    };
+    Some(("GangComplete", status, reason, message))
 }
 
 fn max_bid_applied(observation: &Observation) -> Verdict {
@@ -410,8 +524,11 @@ fn conditions(was: &BidNodeStatus, observation: &Observation, active: usize, eno
         bids_accepted(slots),
         bids_known(slots),
         nodes_register(observation),
+        nodes_initialize(observation.overdue.as_ref()),
+        pods_helped(observation, &unhelped_pods(was, observation)),
         max_bid_applied(observation),
     ]);
+    wanted.extend(gang_complete(slots));
     if observation.markets_left_out > 0 {
         let message = format!(
             "{} open markets are left out: a bid names at most {MOST_MARKETS}, those of the first types and regions",
@@ -465,6 +582,8 @@ mod tests {
             engine_fault: None,
             supply: offered(None),
             markets_left_out: 0,
+            pods: Some(PodsReport::default()),
+            overdue: None,
             registration_refused: None,
             cost_micros: None,
             observed_min_nodes: Some(2),
@@ -507,6 +626,7 @@ mod tests {
                 leaving: false,
                 node_ready: *price != NOT_READY,
                 price_micros: (*price > 0).then_some(*price),
+                gang_nodes: None,
             })
             .collect();
         let price_written = priced.map(at);
@@ -561,6 +681,62 @@ mod tests {
         // A node that has never been ready has not ceased to be.
         assert_eq!(phase(&[Ready], true), Is::Pending);
         assert_eq!(phase(&[Ready, Pending], true), Is::Pending);
+    }
+
+    /// A gang of three nodes whose bid is placed, with members in these phases.
+    fn gang(reason: &str, members: &[SlotPhase]) -> BidNodeStatus {
+        let gang_slot = SlotReport {
+            name: "gpu-gang".into(),
+            status: BidSlotStatus {
+                phase: SlotPhase::Bidding,
+                bid: Some(12),
+                reason: Some(reason.into()),
+                message: Some("node gpu-7 is taken away".into()),
+                regroups: 1,
+                ..BidSlotStatus::default()
+            },
+            leaving: false,
+            node_ready: false,
+            price_micros: None,
+            gang_nodes: Some(3),
+        };
+        let member = |phase: &SlotPhase| SlotReport {
+            name: "gpu-7".into(),
+            status: slot(*phase),
+            node_ready: true,
+            gang_nodes: None,
+            ..gang_slot.clone()
+        };
+        let slots = members.iter().map(member).chain([gang_slot.clone()]).collect();
+        status(&Observation { slots, min_nodes: 3, ..observation(1) })
+    }
+
+    #[test]
+    fn a_gang_bids_for_the_nodes_that_have_no_member() {
+        use SlotPhase::{Provisioning, Ready};
+        let counts = |members: &[SlotPhase]| {
+            let status = gang(COMPLETE, members);
+            (status.phase, status.active_nodes, status.pending_bids)
+        };
+        assert_eq!(counts(&[]), (BidNodePhase::Bidding, 0, 3));
+        assert_eq!(counts(&[Ready, Ready]), (BidNodePhase::Bidding, 2, 1));
+        assert_eq!(counts(&[Ready, Ready, Provisioning]), (BidNodePhase::Starting, 2, 0));
+        assert_eq!(counts(&[Ready, Ready, Ready]), (BidNodePhase::Running, 3, 0));
+    }
+
+    #[test]
+    fn a_gang_says_how_far_it_is_and_why() {
+        let said_of = |reason: &str| {
+            let status = gang(reason, &[]);
+            let condition = status.conditions.into_iter().find(|it| it.type_ == "GangComplete").unwrap();
+            (condition.status, condition.reason, condition.message)
+        };
+        assert_eq!(said_of(COMPLETE).0, "True");
+        for reason in [REPLACING, REGROUPING, WAITS] {
+            let (status, said, message) = said_of(reason);
+            assert_eq!((status.as_str(), said.as_str()), ("False", reason));
+            assert!(message.contains("node gpu-7 is taken away"), "{message}");
+        }
     }
 
     #[test]
@@ -705,6 +881,7 @@ mod tests {
                 leaving: false,
                 node_ready: true,
                 price_micros: None,
+                gang_nodes: None,
             }];
             let (holds, reason) = said(&status(&Observation { slots, ..observation(5) }), "MaxBidApplied");
             format!("{holds}:{reason}")

@@ -52,6 +52,10 @@ async fn nonsense_is_refused_with_the_field_to_blame() {
             .await;
     }
     refused(json!({"region": "eu west"}), "spec.region").await;
+    refused(json!({"gang": true, "minNodes": 1, "maxNodes": 1}), "spec.minNodes").await;
+    refused(json!({"gang": true, "minNodes": 2}), "spec.maxNodes").await;
+    let gang = json!({"gang": true, "minNodes": 2, "maxNodes": 2, "minRequestedGpus": 8});
+    refused(gang, "spec.minRequestedGpus").await;
     let twice =
         json!([{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "1", "effect": "NoSchedule"}]);
     refused(json!({"taints": twice}), "spec.taints").await;
@@ -79,6 +83,27 @@ async fn the_type_and_the_region_stay() {
         let refused = story.bidnodes().patch("gpu", &Default::default(), &patch).await;
         assert!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 422), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn a_gang_stays_a_gang_of_as_many_nodes() {
+    let story = Story::without_operator("gangs").await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2, "maxNodes": 2})).await;
+    let gang = json!({"instanceType": "h100-8x", "maxBid": 4.5, "minNodes": 2, "maxNodes": 2, "gang": true});
+    story.bid("gang", gang.clone()).await;
+    assert!(story.try_bid(&"n".repeat(43), gang).await.is_err(), "the name is too long");
+    let changes = [
+        ("gpu", json!({"gang": true})),
+        ("gang", json!({"gang": false})),
+        ("gang", json!({"minNodes": 3, "maxNodes": 3})),
+        ("gang", json!({"maxNodes": 3})),
+    ];
+    for (name, spec) in changes {
+        let patch = kube::api::Patch::Merge(json!({"spec": spec}));
+        let refused = story.bidnodes().patch(name, &Default::default(), &patch).await;
+        assert!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 422), "{refused:?}");
+    }
+    story.change("gang", json!({"maxBid": 5})).await;
 }
 
 #[test]

@@ -220,7 +220,7 @@ async fn an_authority_of_ones_own_is_trusted_by_its_file_only() {
 }
 
 /// A story whose machines come from such a provider.
-async fn begin(name: &str, more: &[&str]) -> (Story, Provider) {
+pub(crate) async fn begin(name: &str, more: &[&str]) -> (Story, Provider) {
     let mut story = Story::without_operator(name).await;
     let provider = Provider::start(Some(story.client.clone())).await;
     start(&mut story, &provider, more);

@@ -2,8 +2,9 @@
 //! the tables of the first is one.
 
 use k8s_openapi::jiff::Timestamp;
+use kubebid_operator::api::BidSlotStatus;
 use kubebid_operator::crds::{self, CrdOptions};
-use kubebid_operator::plan::status::{Observation, Supply, status};
+use kubebid_operator::plan::status::{Observation, SlotReport, Supply, status};
 use kubebid_testkit::{Plane, Port, missing_lines};
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -129,9 +130,17 @@ fn the_tables_have_every_field_and_no_other() {
 
 #[test]
 fn the_tables_have_every_condition_and_no_other() {
+    let gang_slot = SlotReport {
+        name: "train-gang".into(),
+        status: BidSlotStatus::default(),
+        leaving: false,
+        node_ready: false,
+        price_micros: None,
+        gang_nodes: Some(8),
+    };
     let observation = Observation {
         previous: None,
-        slots: Vec::new(),
+        slots: vec![gang_slot],
         uid: "u".into(),
         generation: None,
         min_nodes: 1,
@@ -140,6 +149,8 @@ fn the_tables_have_every_condition_and_no_other() {
         now: Timestamp::UNIX_EPOCH,
         engine_fault: None,
         markets_left_out: 1,
+        pods: None,
+        overdue: None,
         supply: Supply::Unknown,
         registration_refused: None,
         cost_micros: None,

@@ -248,6 +248,29 @@ fn options(namespace: &str) -> LabelOptions {
 }
 
 #[tokio::test]
+async fn no_label_of_a_reserved_domain_is_written_for_the_annotations_of_a_node() {
+    let mut labels = Labels::without_operator("reserved").await;
+    let (pool, node) = (labels.name("pool"), labels.name("a"));
+    let (theirs, role) = ("node-restriction.kubernetes.io/zone", "node-role.kubernetes.io/control-plane");
+    labels.node(&node, json!({POOL: pool, theirs: "outside"})).await;
+    labels.until(&node, "it is settled", is_settled).await;
+    labels.set(&pool, json!({"tier": "gold"})).await;
+    let claims = json!({
+        ANNOTATION_MANAGED_LABELS: json!([theirs, role, "own"]).to_string(),
+        format!("{ANNOTATION_MANAGED_LABELS}{PREVIOUS_SUFFIX}"): json!({role: "", "own": "1"}).to_string(),
+    });
+    labels.patch(&node, json!({"metadata": {"annotations": claims}})).await;
+    labels.start(&["--controllers", "labels"]);
+    let labelled = labels.labelled(&node, "tier", Some("gold")).await;
+    // A label that the kubelet may write counts as it says.
+    assert_eq!(labelled.labels().get("own").map(String::as_str), Some("1"));
+    labels.synced(&pool, 1).await;
+    labels.sets().delete(&pool, &DeleteParams::default()).await.unwrap();
+    let freed = labels.labelled(&node, "tier", None).await;
+    assert_eq!((freed.labels()[theirs].as_str(), freed.labels().get(role)), ("outside", None));
+}
+
+#[tokio::test]
 async fn nodes_follow_the_set_of_their_pool_and_no_other() {
     let labels = Labels::begin("follow").await;
     let (pool, node, other) = (labels.name("pool"), labels.name("a"), labels.name("b"));

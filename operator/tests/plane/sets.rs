@@ -1,7 +1,7 @@
 //! Bids over sets of instance types and regions.
 
 use crate::market::Market;
-use crate::story::{PATIENCE, Story};
+use crate::story::{self, PATIENCE, Story};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -10,7 +10,9 @@ use kubebid_client::v1::token::Role;
 use kubebid_operator::api::{BidNode, BidNodeStatus, BidSlot, BidSlotStatus};
 use kubebid_operator::conversion::conversions;
 use kubebid_operator::engine::{Engine, WithdrawOutcome};
+use kubebid_testkit::Plane;
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -18,6 +20,27 @@ const NOTICE: Duration = Duration::from_secs(20);
 const LARGE_EU: &str = "h100-8x/eu-west";
 const LARGE_US: &str = "h100-8x/us-east";
 const SMALL_US: &str = "h100-4x/us-east";
+
+/// Returns the plane of these stories. Its definition serves v2beta1, so that the sets of types and regions count, which v1 keeps.
+fn plane() -> &'static Plane {
+    static SERVED: OnceLock<&Plane> = OnceLock::new();
+    SERVED.get_or_init(|| {
+        let (plane, end) = Plane::start().leak();
+        // It ends with the process.
+        std::mem::forget(end);
+        story::define(plane);
+        let served = json!([{"op": "replace", "path": "/spec/versions/1/served", "value": true}]);
+        plane.get(&["patch", "crd", "bidnodes.kubebid.io", "--type=json", "-p", &served.to_string()]);
+        plane
+    })
+}
+
+/// Begins a story with a running operator, which reads the definition when it starts.
+async fn begin(name: &str) -> Story {
+    let mut story = Story::on(plane(), name).await;
+    story.start_operator(&[]);
+    story
+}
 
 /// Returns an object in another version, as the webhook would.
 fn convert(object: Value, version: &str) -> Value {
@@ -63,7 +86,7 @@ async fn change(story: &Story, name: &str, fields: Value) {
 
 #[tokio::test]
 async fn one_bid_gets_its_node_from_another_market_if_the_first_is_full() {
-    let story = Story::begin("sets").await;
+    let story = begin("sets").await;
     story.market.open(LARGE_EU, NOTICE).await;
     story.market.open(LARGE_US, NOTICE).await;
     open_small(&story).await;
@@ -91,7 +114,7 @@ async fn one_bid_gets_its_node_from_another_market_if_the_first_is_full() {
 
 #[tokio::test]
 async fn a_type_that_the_definition_does_not_allow_is_not_bid_for() {
-    let story = Story::begin("allowed").await;
+    let story = begin("allowed").await;
     story.market.open(LARGE_EU, NOTICE).await;
     story.market.offer(LARGE_EU, 1, 3.0).await;
     story.market.open("abacus/eu-west", NOTICE).await;
@@ -126,16 +149,16 @@ async fn a_bid_that_wins_while_it_is_withdrawn_is_known_to_have_won_at_once() {
     market.offer(LARGE_EU, 1, 1.0).await;
     let (won, bid) = place(2).await;
     assert_eq!(engine.withdraw(&won, bid).await.unwrap(), WithdrawOutcome::Won);
-    assert!(engine.bid_cache().bid(bid).unwrap().allocation.is_some());
+    assert_eq!(engine.bid_cache().bid(bid).unwrap().allocations.len(), 1);
 }
 
 #[tokio::test]
 async fn pods_count_on_the_smallest_type_until_a_larger_one_is_won() {
-    let story = Story::begin("smallest").await;
+    let story = begin("smallest").await;
     story.market.open(LARGE_EU, NOTICE).await;
     open_small(&story).await;
     let spec = json!({
-        "instanceTypes": ["h100-8x", "h100-4x"], "maxBid": "4.5", "nodes": {"min": 0},
+        "instanceTypes": ["h100-8x", "h100-4x"], "maxBid": "4.5", "nodes": {"min": 0, "max": 10},
         "labels": {"pool": story.namespace},
     });
     bid(&story, "gpu", spec).await;
@@ -151,7 +174,7 @@ async fn pods_count_on_the_smallest_type_until_a_larger_one_is_won() {
 
 #[tokio::test]
 async fn slots_of_an_older_operator_go_on_and_a_waiting_one_is_widened() {
-    let mut story = Story::begin("widened").await;
+    let mut story = begin("widened").await;
     story.market.open(LARGE_EU, NOTICE).await;
     story.market.offer(LARGE_EU, 1, 1.0).await;
     story

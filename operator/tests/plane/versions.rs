@@ -281,3 +281,52 @@ fn without_webhook(story: &Story) {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_of_the_guide_holds_in_both_versions() {
+    let mut story = Story::alone("policy").await;
+    story.bid("fleet", json!({"instanceType": "a100-8x", "maxBid": 3, "minNodes": 0})).await;
+    story.operator = None;
+    let (_replicas, _ports) = serve_both(&story).await;
+    let guide = include_str!("../../../docs/operator.md");
+    let policy = guide.split("```yaml\n").find(|it| it.contains("name: bidnode-types")).unwrap();
+    story.plane.apply(policy.split("```").next().unwrap());
+    let kept = |types: &[&str]| {
+        let kept = json!({"value": types, "while": {"/spec/instanceTypes": [types[0]]}});
+        json!({"kubebid.io/conversion-data": json!({"v2beta1": {"/spec/instanceTypes": kept}}).to_string()})
+    };
+    let create = |version: &str, name: &str, spec: Value, annotations: Value| {
+        let mut bidnode: Value = serde_json::from_str(&object(version, name, &spec)).unwrap();
+        bidnode["metadata"]["annotations"] = annotations;
+        kubectl(&story, &["create", "-f", "-"], &bidnode.to_string())
+    };
+    let v1 = |instance_type: &str| json!({"instanceType": instance_type, "maxBid": 1, "minNodes": 0});
+    let beta = |types: &[&str]| json!({"instanceTypes": types, "maxBid": "1", "nodes": {"min": 0, "max": 1}});
+    let holds = || async {
+        kubectl(&story, &["create", "--dry-run=server", "-f", "-"], &object("v1", "probe", &v1("h100-8x")))
+            .is_err()
+    };
+    story.eventually("the policy holds", holds).await;
+
+    let none = || json!({});
+    let refused = |created: Result<String, String>, why: &str| {
+        let refusal = created.unwrap_err();
+        assert!(refusal.contains(why), "{refusal}");
+    };
+    let types = "only l40s-4x and a100-8x are allowed";
+    refused(create("v1", "a", v1("h100-8x"), none()), types);
+    refused(create("v2beta1", "a", beta(&["l40s-4x", "h100-8x"]), none()), types);
+    refused(create("v1", "a", v1("l40s-4x"), kept(&["l40s-4x", "h100-8x"])), "use v2beta1");
+    create("v1", "plain", v1("l40s-4x"), none()).unwrap();
+    create("v2beta1", "wide", beta(&["l40s-4x", "a100-8x"]), none()).unwrap();
+    // A client of v1 goes on with an object of v2beta1, and widens none.
+    for name in ["plain", "wide"] {
+        kubectl(&story, &["label", V1, name, "team=a"], "").unwrap();
+        let patch = json!({"metadata": {"annotations": kept(&["l40s-4x", "h100-8x"])}}).to_string();
+        refused(kubectl(&story, &["patch", V1, name, "--type=merge", "-p", &patch], ""), "use v2beta1");
+        kubectl(&story, &["scale", V1, name, "--replicas=1"], "").unwrap();
+    }
+    let patch = json!({"spec": {"instanceTypes": ["l40s-4x", "a100-8x", "h100-8x"]}}).to_string();
+    refused(kubectl(&story, &["patch", BETA, "wide", "--type=merge", "-p", &patch], ""), types);
+    assert_eq!(newer(&story).get("wide").await.unwrap().spec.instance_types, ["l40s-4x", "a100-8x"]);
+}

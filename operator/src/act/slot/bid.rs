@@ -149,7 +149,10 @@ pub(super) async fn answer_notice(
     if let (Some(ceiling_micros), Some(bid)) = (raise_to_micros, status.bid)
         && raise(bid, ceiling_micros, objects, context).await?
     {
-        status.ceiling_micros = Some(ceiling_micros);
+        // The bid of a gang is its gang slot's.
+        if objects.slot.spec.member.is_none() {
+            status.ceiling_micros = Some(ceiling_micros);
+        }
         // The event that the notice is rescinded is on its way.
         return Ok(Progress::RetryAfter(RETRY));
     }
@@ -165,6 +168,11 @@ async fn raise(
     objects: &SlotObjects,
     context: &Context,
 ) -> Result<bool, Error> {
+    let known = context.engine().bid_cache().bid(bid);
+    if known.is_some_and(|known| known.ceiling_micros >= ceiling_micros) {
+        // Another member of its gang has raised the bid.
+        return Ok(true);
+    }
     match context.engine().amend(&objects.slot, bid, ceiling_micros).await {
         Ok(AmendOutcome::Done) => {
             metrics::noticed(metrics::RAISED);

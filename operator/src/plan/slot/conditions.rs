@@ -2,6 +2,7 @@
 
 use super::Limits;
 use crate::api::{BidSlotStatus, SlotPhase};
+use crate::plan::gang::{COMPLETE, REGROUPING, REPLACING};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -113,6 +114,12 @@ fn allocated(status: &BidSlotStatus, limits: &Limits) -> Verdict {
         );
     }
     match (status.bid, reason.as_deref()) {
+        (Some(bid), Some(COMPLETE)) => {
+            verdict(ALLOCATED, true, COMPLETE, format!("bid {bid} has all nodes of the gang"))
+        }
+        (Some(_), Some(reason @ (REPLACING | REGROUPING))) => {
+            verdict(ALLOCATED, false, reason, status.message.clone().unwrap_or_default())
+        }
         (Some(bid), _) => {
             let message = format!("bid {bid} waits in the market; see `kubebid explain bid {bid}`");
             verdict(ALLOCATED, false, "BidWaits", message)

@@ -82,7 +82,10 @@ fn observation(status: &BidSlotStatus, bid: BidState, node: Option<NodeView>) ->
         peers: None,
         pods: Vec::new(),
         machine_gone: false,
-        limits: Limits::default(),
+        gang: None,
+        regroups: false,
+        is_turn_of_unknown: true,
+        limits: Limits { unknown: SignedDuration::from_mins(1), ..Limits::default() },
     }
 }
 
@@ -312,6 +315,27 @@ fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
     assert_eq!(next(&observation(&s, BidState::Unknown, None)), Step::Deprovision);
     s.machine_ended = true;
     assert_eq!(next(&observation(&s, BidState::Unknown, None)), Step::End { reason: "BidUnknown".into() });
+}
+
+#[test]
+fn nodes_whose_bids_the_engine_does_not_know_go_a_fifth_at_a_time() {
+    let key = |number: usize| SlotKey { name: format!("gpu-{number}"), ..SlotKey::default() };
+    let turns =
+        |slots: &[UnknownSlot]| (0..9).filter(|number| is_turn_of_unknown(&key(*number), slots)).count();
+    let all: Vec<_> = (0..9).map(|number| UnknownSlot::Waits(key(number))).collect();
+    assert_eq!(turns(&all), 1);
+    let of_eleven: Vec<_> = all.iter().cloned().chain([UnknownSlot::Known, UnknownSlot::Known]).collect();
+    assert_eq!(turns(&of_eleven), 2);
+    let one_leaves: Vec<_> = of_eleven.iter().skip(1).cloned().chain([UnknownSlot::Leaves]).collect();
+    assert_eq!(
+        (turns(&one_leaves), is_turn_of_unknown(&key(1), &one_leaves)),
+        (2, true),
+        "slot 0 is gone from the list"
+    );
+    let mut s = status(SlotPhase::Ready);
+    s.lost_time = Some(Time(at(0)));
+    let later = Observation { is_turn_of_unknown: false, ..observation(&s, BidState::Unknown, node()) };
+    assert!(matches!(next(&later), Step::Wait(_)));
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub(crate) struct Books {
     pub(crate) slow: bool,
     /// A node that is none of the provider's, and that it says its machines are.
     pub(crate) foreign: Option<String>,
+    /// The resources of the next machines that differ from what was ordered.
+    pub(crate) given: BTreeMap<&'static str, &'static str>,
     /// The node configs that came with orders.
     pub(crate) configs: BTreeSet<Vec<u8>>,
     pub(crate) token: String,
@@ -194,7 +196,8 @@ async fn order(
     let foreign = floor.books.lock().unwrap().foreign.clone();
     let node = foreign.clone().unwrap_or_else(|| format!("rack-{}", &id[..8]));
     if let Some(cluster) = floor.cluster.as_ref().filter(|_| foreign.is_none()) {
-        register(cluster, &node, &order).await;
+        let given = floor.books.lock().unwrap().given.clone();
+        register(cluster, &node, &order, given).await;
     }
     let access = MachineAccess {
         addresses: vec![format!("{node}.example")],
@@ -231,7 +234,12 @@ async fn end(
 }
 
 /// What a kubelet does with `--register-with-taints=kubebid.io/unregistered=:NoExecute`.
-async fn register(cluster: &Client, name: &str, order: &MachineOrder) {
+async fn register(
+    cluster: &Client,
+    name: &str,
+    order: &MachineOrder,
+    given: BTreeMap<&'static str, &'static str>,
+) {
     let mut labels = order.labels.clone();
     for (key, value) in [
         ("kubernetes.io/hostname", name),
@@ -244,6 +252,7 @@ async fn register(cluster: &Client, name: &str, order: &MachineOrder) {
     }
     let mut allocatable = order.allocatable.clone();
     allocatable.insert("pods".to_owned(), "110".to_owned());
+    allocatable.extend(given.into_iter().map(|(name, amount)| (name.to_owned(), amount.to_owned())));
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": labels},
