@@ -36,7 +36,7 @@ pub fn run_readme(plane: &Plane, readme: &str, program: &Path, flags: &str) -> S
     std::fs::write(folder.path().join("readme.sh"), script).expect("a written script");
     let mut shell = Command::new("timeout");
     shell
-        .args(["--kill-after=5", "240", "bash", "readme.sh"])
+        .args(["--kill-after=5", "600", "bash", "readme.sh"])
         .current_dir(folder.path())
         .stdin(Stdio::null());
     let done = shell.output().expect("a shell");

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
 /** The time that a test waits for what has to happen, in milliseconds. */
-export const PATIENCE = 20_000;
+export const PATIENCE = 60_000;
 
 const BROWSERS = [process.env.KUBEBID_CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 

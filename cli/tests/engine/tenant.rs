@@ -2,6 +2,7 @@
 
 use crate::process::{Engine, binary, market_and_tenant, sqlite, token_of};
 use kubebid_client::v1::{self, token::Role};
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 const MARKET: &str = "h100/eu";
@@ -45,13 +46,15 @@ async fn a_tenant_waits_for_nodes_and_reads_the_past_in_any_format() {
     let provider = engine.client(&token_of(&admin, "p1", Role::Provider).await);
     provider.put_offer(offer).await.expect("an offer");
     let tenant = engine.client(&token);
-    let mut ready = 0;
-    while ready < 3 {
+    // The list may lag behind the reports, so it does not say which ones were made.
+    let mut reported = BTreeSet::new();
+    while reported.len() < 3 {
         let all = tenant.all(v1::ListAllocationsRequest::default()).await.expect("allocations").allocations;
-        ready = all.len();
-        for allocation in all.into_iter().filter(|it| it.ready_at_us.is_none()) {
-            let ready = v1::ReportReadyRequest { allocation: allocation.allocation, ..Default::default() };
-            tenant.report_ready(ready).await.expect("a report");
+        for allocation in all.into_iter().map(|it| it.allocation) {
+            if reported.insert(allocation) {
+                let ready = v1::ReportReadyRequest { allocation, ..Default::default() };
+                tenant.report_ready(ready).await.expect("a report");
+            }
         }
     }
     let waited = waiting.wait_with_output().expect("it ends");

@@ -24,6 +24,9 @@ trap finish EXIT
 # kubectl keeps what it learns here, and takes no habits of the user's.
 export HOME="$dir"
 
+# The programs are written in Go. A larger heap costs less processor time for garbage collection, a third of it otherwise.
+export GOGC=400
+
 # Starts a program, which also ends when this shell is killed.
 run() {
     name=$1
@@ -49,7 +52,7 @@ start() {
             --service-account-signing-key-file "$dir/accounts.key" \
             --audit-policy-file "$dir/audit.yaml" --audit-log-path "$dir/audit.log" \
             --service-cluster-ip-range 10.0.0.0/24 --endpoint-reconciler-type none --profiling=false
-        answers kube-apiserver get --raw /readyz
+        answers kube-apiserver readyz
         ;;
     kube-controller-manager)
         # The slow rates of taints and calls protect large clusters; in a test they would only make it wait.
@@ -58,7 +61,7 @@ start() {
             --leader-elect=false --secure-port 0 --profiling=false \
             --node-monitor-period 1s --node-monitor-grace-period "${grace}s" --node-startup-grace-period "${grace}s" \
             --node-eviction-rate 1000 --secondary-node-eviction-rate 1000 --kube-api-qps 1000 --kube-api-burst 1000
-        answers kube-controller-manager get serviceaccount default
+        answers kube-controller-manager api/v1/namespaces/default/serviceaccounts/default
         ;;
     kube-scheduler)
         run kube-scheduler --kubeconfig "$dir/kubeconfig" --leader-elect=false --secure-port 0 --profiling=false \
@@ -77,16 +80,15 @@ start() {
     esac
 }
 
-# Waits until kubectl has its answer, or the program has ended.
+# Waits until the API server answers this path with success, or the program has ended. curl asks a hundred times at the cost of one
+# kubectl.
 answers() {
-    name=$1
-    shift
     tries=0
-    until "$bin/kubectl" --kubeconfig "$dir/kubeconfig" --request-timeout 5s "$@" >/dev/null 2>"$dir/kubectl.log"; do
+    until curl --silent --fail --insecure --max-time 5 --output "$dir/answer" --header "Authorization: Bearer $token" "$url/$2"; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 600 ] || ! kill -0 "$(cat "$dir/$name.pid")" 2>/dev/null; then
-            echo "$name: kubectl $*: $(cat "$dir/kubectl.log")" >&2
-            tail -n 20 "$dir/$name.log" >&2
+        if [ "$tries" -gt 3000 ] || ! kill -0 "$(cat "$dir/$1.pid")" 2>/dev/null; then
+            echo "$1: $url/$2 does not answer: $(cat "$dir/answer" 2>/dev/null)" >&2
+            tail -n 20 "$dir/$1.log" >&2
             return 1
         fi
         sleep 0.05
