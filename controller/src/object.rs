@@ -1,8 +1,10 @@
 //! Names, references and owners of objects of any kind.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::Api;
+use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::ObjectRef;
-use kube::{Resource, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -17,6 +19,17 @@ pub trait Object:
 impl<K> Object for K where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static
 {
+}
+
+/// Returns the objects of a kind in a namespace, or in all.
+pub fn objects<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }
 
 /// The namespace and name of an object; the namespace of a cluster-scoped object is empty.

@@ -1,15 +1,15 @@
 //! The objects of the cluster that the operator watches, and their indexes.
 
-use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT};
+use crate::api::{ANNOTATION_NAMESPACE, BidNode, BidSlot, LABEL_SLOT, SlotPhase};
 use crate::plan::demand::{controller, is_unschedulable};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
 use kube::api::Api;
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::reflector::ObjectRef;
-use kube::{Client, Resource, ResourceExt as _};
 use kubebid_controller::index::Index;
-use kubebid_controller::object::controller_of;
+use kubebid_controller::object::{controller_of, objects};
 use kubebid_controller::{Manager, Watch};
 use std::sync::Arc;
 
@@ -23,23 +23,14 @@ pub(crate) struct Stores {
     pub(crate) daemon_sets: Watch<DaemonSet>,
     /// The slots by the UID of their BidNode.
     slots_by_owner: Arc<Index<BidSlot>>,
+    /// The slots whose nodes the market takes, all with the empty key.
+    preempted_slots: Arc<Index<BidSlot>>,
     /// The slots by the name of their node.
     slots_by_node: Arc<Index<BidSlot>>,
     /// The pods by the name of their node; pods without a node have the empty name.
     pods_by_node: Arc<Index<Pod>>,
     /// The pods by the UID of their controller.
     pods_by_controller: Arc<Index<Pod>>,
-}
-
-/// Returns the API of the objects of one namespace, or of all.
-pub(crate) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
-where
-    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-{
-    match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
 }
 
 /// Returns the name of the node that a pod is bound to.
@@ -51,13 +42,16 @@ impl Stores {
     /// Watches the BidNodes and slots of a namespace or of all, and all nodes, pods and daemon sets.
     pub(crate) fn watch(manager: &mut Manager, namespace: Option<&str>) -> Stores {
         let client = manager.client().clone();
-        let (bidnodes, slots) =
-            (manager.watch(api(&client, namespace)), manager.watch(api::<BidSlot>(&client, namespace)));
+        let (bidnodes, slots) = (
+            manager.watch(objects(&client, namespace)),
+            manager.watch(objects::<BidSlot>(&client, namespace)),
+        );
         let (nodes, pods) =
             (manager.watch(Api::all(client.clone())), manager.watch(Api::<Pod>::all(client.clone())));
         let daemon_sets = manager.watch(Api::<DaemonSet>::all(client.clone()));
         Stores {
             slots_by_owner: slots.index(bidnode_uid_of),
+            preempted_slots: slots.index(|slot| is_preempted(slot).then(String::new)),
             slots_by_node: slots.index(|slot| slot.status.as_ref()?.node.clone()),
             pods_by_node: pods.index(|pod| Some(node_name_of(pod).unwrap_or_default().to_owned())),
             pods_by_controller: pods.index(|pod| controller(pod).map(str::to_owned)),
@@ -104,6 +98,11 @@ impl Stores {
             Some(slot) => slot.uid(),
             None => self.slots.unreadable(slot)?.metadata.uid.clone(),
         }
+    }
+
+    /// Returns the slots whose nodes the market takes.
+    pub(crate) fn preempted_slots(&self) -> Vec<Arc<BidSlot>> {
+        self.preempted_slots.of("").iter().filter_map(|slot| self.slots.get(slot)).collect()
     }
 
     /// Returns the slot whose node has this name.
@@ -162,4 +161,11 @@ pub(crate) fn slot_ref_of(node: &Node) -> Option<ObjectRef<BidSlot>> {
 fn is_finished(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Returns whether the market takes the node of a slot.
+fn is_preempted(slot: &BidSlot) -> bool {
+    let phase = slot.status.as_ref().map(|status| status.phase);
+    let stays = slot.spec.release.is_none() && slot.metadata.deletion_timestamp.is_none();
+    stays && matches!(phase, Some(SlotPhase::Notice | SlotPhase::Draining))
 }

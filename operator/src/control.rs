@@ -9,11 +9,12 @@ mod slot;
 pub use crate::context::Options;
 pub use crate::label_sets::LabelOptions;
 
-use crate::cache::{Stores, api, bidnode_ref_of};
+use crate::cache::{Stores, bidnode_ref_of};
 use crate::context::Context;
 use crate::label_sets::LabelSets;
 use crate::observe::gang::gang_slot_of;
 use bidnode::BidNodes;
+use kubebid_controller::object::objects;
 use kubebid_controller::{ControllerOptions, Manager};
 use slot::Slots;
 use std::sync::Arc;
@@ -89,8 +90,8 @@ fn add_bidnodes(
             bidnodes.wake(bidnode);
         }
     });
-    manager.add(BidNodes(Arc::clone(&context)), api(&client, namespace.as_deref()), of(BIDNODES));
-    manager.add(Slots(Arc::clone(&context)), api(&client, namespace.as_deref()), of(SLOTS));
+    manager.add(BidNodes(Arc::clone(&context)), objects(&client, namespace.as_deref()), of(BIDNODES));
+    manager.add(Slots(Arc::clone(&context)), objects(&client, namespace.as_deref()), of(SLOTS));
     let of_feed = Arc::clone(&context);
     let feed = context.engine().feed().run(move |slot| enqueue::on_bid(&of_feed, &slot));
     manager.spawn(feed);

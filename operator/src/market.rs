@@ -20,6 +20,7 @@ use instance_type::InstanceTypes;
 use kube::Api;
 use kubebid_client::Client;
 use kubebid_controller::external::{External, Machine, Timing};
+use kubebid_controller::object::objects;
 use kubebid_controller::{ControllerOptions, Manager};
 use market_object::Markets;
 use offer::Offers;
@@ -58,10 +59,7 @@ pub fn add_markets(manager: &mut Manager, engine: &Client, cluster: &str) {
 /// Adds the controller of offers. The client has a provider's token.
 pub fn add_offers(manager: &mut Manager, engine: &Client, cluster: &str, namespace: Option<&str>) {
     let client = manager.client().clone();
-    let api = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
+    let api = objects(&client, namespace);
     add(manager, Offers::new(engine.clone(), client), api, cluster);
 }
 

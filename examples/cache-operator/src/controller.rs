@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::Api;
 use kube::{Client, Resource, ResourceExt as _};
 use kubebid_controller::composite::{Child, Children, Cleanup, Composite, Kinds};
+use kubebid_controller::object::objects;
 use kubebid_controller::{Context, ObjectName};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -85,16 +86,5 @@ impl Composite for CacheController {
 impl CacheController {
     fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
         objects(&self.client, self.namespace.as_deref())
-    }
-}
-
-/// Returns the objects of a kind in a namespace, or in all.
-pub fn objects<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
-    client: &Client,
-    namespace: Option<&str>,
-) -> Api<K> {
-    match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
     }
 }

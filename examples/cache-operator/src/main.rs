@@ -7,10 +7,11 @@
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kubebid_cache_operator::api::{self, v1beta1::Cache};
 use kubebid_cache_operator::children::Images;
-use kubebid_cache_operator::controller::{CacheController, FINALIZER, objects};
+use kubebid_cache_operator::controller::{CacheController, FINALIZER};
 use kubebid_cache_operator::conversion::conversions;
 use kubebid_cache_operator::webhooks::{targets, webhooks};
 use kubebid_controller::composite::Composed;
+use kubebid_controller::object::objects;
 use kubebid_controller::output;
 use kubebid_controller::process::{ProcessArgs, Program, time};
 use kubebid_controller::uninstall::{LeaseHeld, remove_finalizer_in, uninstall};

@@ -6,13 +6,14 @@
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kube::api::ListParams;
 use kubebid_controller::composite::Composed;
+use kubebid_controller::object::objects;
 use kubebid_controller::output;
 use kubebid_controller::process::{self, ProcessArgs, Program};
 use kubebid_controller::uninstall::uninstall;
 use kubebid_controller::{ControllerOptions, ObjectName, Writer};
 use kubebid_mysql_operator::api::{self, Mysql};
 use kubebid_mysql_operator::children::IMAGE;
-use kubebid_mysql_operator::controller::{Mysqls, objects};
+use kubebid_mysql_operator::controller::Mysqls;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;

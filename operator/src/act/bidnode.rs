@@ -1,7 +1,7 @@
 //! Acts on a BidNode: creates and releases slots, carries out its deletion, and writes its status.
 
 use super::garbage::end_bid;
-use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER, LABEL_BIDNODE, LABEL_UID};
+use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER};
 use crate::context::Context;
 use crate::error::Error;
 use crate::failpoint;
@@ -12,13 +12,12 @@ use crate::plan::packing::{NotHelped, OverdueNode};
 use crate::plan::scope::Scope;
 use crate::plan::status::{self, Write};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PartialObjectMeta, PartialObjectMetaExt as _};
+use kube::ResourceExt as _;
+use kube::api::{PartialObjectMeta, PartialObjectMetaExt as _};
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -114,20 +113,7 @@ async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(
     } else {
         format!("{}-{}", bidnode.name_any(), new.ordinal)
     };
-    let mut slot = BidSlot::new(&name, spec);
-    slot.metadata = ObjectMeta {
-        owner_references: bidnode.controller_owner_ref(&()).map(|owner| vec![owner]),
-        finalizers: Some(vec![FINALIZER.to_owned()]),
-        labels: Some(BTreeMap::from([
-            (LABEL_BIDNODE.to_owned(), bidnode.name_any()),
-            (LABEL_UID.to_owned(), bidnode.uid().unwrap_or_default()),
-        ])),
-        ..slot.metadata
-    };
-    slot.metadata.namespace = bidnode.namespace();
-    // One of this name is there if the list of slots was old.
-    context.bidnode_writer.create(&slot).await?;
-    Ok(())
+    super::create_slot(&name, spec, bidnode, &context.bidnode_writer).await
 }
 
 /// Carries out a step of the deletion. Returns whether the BidNode is gone.

@@ -87,7 +87,7 @@ async fn observed_slot(slot: &BidSlot, bidnode: &BidNode, context: &Context, now
     let state = pool::node_state(slot, bidnode, now, context).await;
     let view = slot_view(slot, &state, pods.len(), context, now);
     let (node, overdue) = match state {
-        NodeState::Open(node) => (Some(node), None),
+        NodeState::Open { node, .. } => (Some(node), None),
         NodeState::Overdue(node) => (None, Some(node)),
         NodeState::None | NodeState::Coming | NodeState::Closed => (None, None),
     };
@@ -146,8 +146,8 @@ fn demand(context: &Context) -> Demand {
     // The stores change while they are read, and show that a pod is terminating before they show its successor. So successors are
     // read before the terminating pods, and once more after them: none is counted beside its predecessor, and none is missed.
     let mut unschedulable = context.stores.unschedulable();
-    let preempted = context.stores.slots.all().into_iter().filter(|slot| is_preempted(slot));
-    let displaced: Vec<_> = preempted.flat_map(|slot| moving_pods(&slot, context)).collect();
+    let preempted = context.stores.preempted_slots();
+    let displaced: Vec<_> = preempted.iter().flat_map(|slot| moving_pods(slot, context)).collect();
     let terminating = displaced.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some());
     let controllers: BTreeSet<_> = terminating.filter_map(|pod| demand::controller(pod)).collect();
     let siblings: Vec<_> = controllers
@@ -158,13 +158,6 @@ fn demand(context: &Context) -> Demand {
     let late = siblings.iter().filter(|pod| demand::is_unschedulable(pod));
     unschedulable.extend(late.filter(|pod| pod.uid().is_none_or(|uid| !known.contains(&uid))).cloned());
     Demand { unschedulable, displaced, siblings }
-}
-
-/// Returns whether the market takes the node of a slot.
-fn is_preempted(slot: &BidSlot) -> bool {
-    let phase = slot.status.as_ref().map(|status| status.phase);
-    let stays = slot.spec.release.is_none() && slot.metadata.deletion_timestamp.is_none();
-    stays && matches!(phase, Some(SlotPhase::Notice | SlotPhase::Draining))
 }
 
 /// Observes a BidNode, and all others that a pod fits too, as pools of nodes. Returns `None` if the engine does not say what a node

@@ -29,7 +29,12 @@ pub(crate) enum NodeState {
     /// The node is initialized, but it is cordoned or not ready.
     Closed,
     /// The node takes pods.
-    Open(OpenNode),
+    Open {
+        /// The node.
+        node: OpenNode,
+        /// The resources that it has without pods but those of daemon sets.
+        empty: Resources,
+    },
     /// The node has been ready for long and is not initialized.
     Overdue(OverdueNode),
 }
@@ -73,7 +78,7 @@ pub(crate) async fn node_state(
     };
     let promised = promised.map(|it| Resources::parse(&it.allocatable)).unwrap_or_default();
     let Some(lack) = lack(&node, &promised, bidnode) else {
-        return open_node(slot, &node, now, context).map_or(NodeState::Coming, NodeState::Open);
+        return open_node(slot, &node, now, context).unwrap_or(NodeState::Coming);
     };
     let since = status.ready_time.as_ref().map(|time| now.duration_since(time.0));
     if since.is_some_and(|since| since >= context.limits().machine) {
@@ -90,20 +95,23 @@ fn lack(node: &Node, promised: &Resources, bidnode: &BidNode) -> Option<Lack> {
     missing.or_else(|| startup_taint(node, &plan::node::taints(bidnode)).map(Lack::Taint))
 }
 
-fn open_node(slot: &BidSlot, node: &Node, now: Timestamp, context: &Context) -> Option<OpenNode> {
+fn open_node(slot: &BidSlot, node: &Node, now: Timestamp, context: &Context) -> Option<NodeState> {
     let name = node.name_any();
     let allocatable = node.status.as_ref()?.allocatable.as_ref()?;
     let pods = context.stores.pods_on(&name);
-    let moving: BTreeSet<String> = pods.iter().filter(|pod| moves(pod)).filter_map(|pod| pod.uid()).collect();
+    let (moving, daemons): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| moves(pod));
+    let empty = Resources::parse(allocatable).without(daemons.into_iter().map(AsRef::as_ref));
+    let moving: BTreeSet<String> = moving.into_iter().filter_map(|pod| pod.uid()).collect();
     let moving_pods = moving.len();
     let since = context.memory.same_pods_since(&slot.uid().unwrap_or_default(), moving, now);
-    Some(OpenNode {
+    let node = OpenNode {
         free: Resources::parse(allocatable).without(pods.iter().map(AsRef::as_ref)),
         name,
         pods,
         moving_pods,
         is_settled: now.duration_since(since) >= plan::demand::SETTLED_AFTER,
-    })
+    };
+    Some(NodeState::Open { node, empty })
 }
 
 /// Observes a BidNode as a pool of nodes. Returns `None` if the engine does not say what a node of it would be.
@@ -169,13 +177,9 @@ pub(crate) async fn pool(
             }
             NodeState::Coming => coming.push(slot),
             NodeState::Closed => {}
-            NodeState::Open(node) => {
+            NodeState::Open { node, empty } => {
                 let kind = status.instance_type().unwrap_or(&slot.spec.instance_type).to_owned();
-                let daemons = node.pods.iter().filter(|pod| !moves(pod)).map(AsRef::as_ref);
-                let allocatable =
-                    context.stores.node(&node.name).and_then(|it| it.status.as_ref()?.allocatable.clone());
-                let found = Resources::parse(allocatable.iter().flatten()).without(daemons);
-                let least = empty_nodes.remove(&kind).into_iter().chain([found]);
+                let least = empty_nodes.remove(&kind).into_iter().chain([empty]);
                 empty_nodes.insert(kind, Resources::smallest(least));
                 pool.open.push(node);
             }

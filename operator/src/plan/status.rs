@@ -200,6 +200,7 @@ pub fn status(observation: &Observation) -> BidNodeStatus {
             node.price = before;
         }
     }
+    let unhelped_pods = unhelped_pods(was, observation);
     let ceilings = slots.iter().filter(|slot| slot.status.phase.counts() && slot.status.bid.is_some());
     let mut status = BidNodeStatus {
         phase,
@@ -215,8 +216,8 @@ pub fn status(observation: &Observation) -> BidNodeStatus {
             .max()
             .or(was.last_bid_time.clone()),
         nodes,
-        unhelped_pods: unhelped_pods(was, observation),
-        conditions: conditions(was, observation, active.len(), enough),
+        conditions: conditions(was, observation, &unhelped_pods, active.len(), enough),
+        unhelped_pods,
         observed_generation: observation.generation,
         observed_min_nodes: observation.observed_min_nodes,
         selector: Some(format!("{LABEL_UID}={}", observation.uid)),
@@ -506,7 +507,13 @@ fn max_bid_applied(observation: &Observation) -> Verdict {
     ("MaxBidApplied", status, reason, message)
 }
 
-fn conditions(was: &BidNodeStatus, observation: &Observation, active: usize, enough: bool) -> Vec<Condition> {
+fn conditions(
+    was: &BidNodeStatus,
+    observation: &Observation,
+    unhelped: &[UnhelpedPod],
+    active: usize,
+    enough: bool,
+) -> Vec<Condition> {
     let (ready, reason) = if enough { (TRUE, "EnoughNodes") } else { (FALSE, "TooFewNodes") };
     let mut wanted = vec![(
         "Ready",
@@ -525,7 +532,7 @@ fn conditions(was: &BidNodeStatus, observation: &Observation, active: usize, eno
         bids_known(slots),
         nodes_register(observation),
         nodes_initialize(observation.overdue.as_ref()),
-        pods_helped(observation, &unhelped_pods(was, observation)),
+        pods_helped(observation, unhelped),
         max_bid_applied(observation),
     ]);
     wanted.extend(gang_complete(slots));

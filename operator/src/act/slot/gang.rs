@@ -1,8 +1,8 @@
 //! Steps of a gang slot: create and release its members, regroup its bid.
 
 use super::{RETRY, record_event};
-use crate::act::release;
-use crate::api::{BidSlot, BidSlotSpec, BidSlotStatus, FINALIZER, GangMember, LABEL_BIDNODE, LABEL_UID};
+use crate::act::{create_slot, release};
+use crate::api::{BidSlotSpec, BidSlotStatus, GangMember};
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::gang::member_name;
@@ -10,12 +10,10 @@ use crate::observe::slot::SlotObjects;
 use crate::plan::gang::{COMPLETE, GangStep, REGROUPING, REPLACING, WAITS};
 use crate::{clock, failpoint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::ObjectMeta;
+use kube::ResourceExt as _;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use kube::{Resource as _, ResourceExt as _};
 use kubebid_controller::phased::Progress;
-use std::collections::BTreeMap;
 
 /// Carries out a step of a gang slot, and records its outcome in the status.
 pub(super) async fn act(
@@ -105,18 +103,6 @@ async fn add_member(member: GangMember, objects: &SlotObjects, context: &Context
     let Some(bidnode) = &objects.bidnode else { return Ok(()) };
     let spec =
         BidSlotSpec { gang_nodes: None, release: None, member: Some(member), ..objects.slot.spec.clone() };
-    let mut slot = BidSlot::new(&member_name(&bidnode.name_any(), member.allocation), spec);
-    slot.metadata = ObjectMeta {
-        namespace: bidnode.namespace(),
-        owner_references: bidnode.controller_owner_ref(&()).map(|owner| vec![owner]),
-        finalizers: Some(vec![FINALIZER.to_owned()]),
-        labels: Some(BTreeMap::from([
-            (LABEL_BIDNODE.to_owned(), bidnode.name_any()),
-            (LABEL_UID.to_owned(), bidnode.uid().unwrap_or_default()),
-        ])),
-        ..slot.metadata
-    };
-    // One of this name is there if the list of slots was old.
-    context.slot_writer.create(&slot).await?;
-    Ok(())
+    let name = member_name(&bidnode.name_any(), member.allocation);
+    create_slot(&name, spec, bidnode, &context.slot_writer).await
 }
