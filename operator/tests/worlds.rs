@@ -70,7 +70,7 @@ struct SimPool {
     price: u64,
     /// The pods for which it bids no more.
     not_helped: BTreeSet<String>,
-    /// What its nodes were found to have.
+    /// The resources that its nodes were found to have.
     found: Option<Resources>,
     bought: usize,
 }
@@ -382,7 +382,7 @@ fn sim_pod(number: usize, gpus: u32, memory: u32, apart: bool) -> Pod {
     .unwrap()
 }
 
-/// What a world came to.
+/// The sums of a world at its end.
 #[derive(Default)]
 struct Sums {
     bought: usize,

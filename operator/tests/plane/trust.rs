@@ -1,4 +1,4 @@
-//! What a kubelet writes about its own node gives it nothing that the admission plugin NodeRestriction forbids it.
+//! A kubelet that writes about its own node gets nothing by it that the admission plugin NodeRestriction forbids it.
 
 use crate::story::{self, Story};
 use k8s_openapi::api::core::v1::Node;
