@@ -70,7 +70,7 @@ async fn of_two_processes_of_one_name_one_leads() {
     let [_first, second] =
         accounts.each_ref().map(|account| Operator::start(story.namespace, account, &["--identity", "host"]));
     let leads = async |operator: &Operator| {
-        operator.process.page("/metrics").await.contains("mysql_operator_leader 1")
+        operator.process.page("/metrics").await.lines().any(|line| line == "mysql_operator_leader 1")
     };
     story.running("shop").await;
     let asks = || async { accounts.iter().all(|account| !account.requests().is_empty()) };
