@@ -27,7 +27,7 @@ mod statement;
 use crate::auth::caller::Caller;
 use crate::auth::limits::{Defaults, Slot, Usage};
 use crate::auth::policy::{self, Need, OpenCost};
-use crate::auth::{Auth, Origin, Secret, Session};
+use crate::auth::{Auth, Authenticated, Origin, Secret, Session};
 use crate::lifecycle::engine::Engine;
 use crate::store::Rows;
 use crate::wire::cursor::Cursor;
@@ -148,6 +148,9 @@ impl Api {
         let authorization = header_of(headers, &header::AUTHORIZATION)?;
         let known = authorization.and_then(|header| bearer(header.as_bytes()));
         let known = known.and_then(|secret| self.0.auth.bearer(&secret));
+        if let (Some(_), Some(authenticated)) = (&known, extensions.get::<Authenticated>()) {
+            authenticated.mark();
+        }
         let credential = match (&known, authorization) {
             (Some(_), _) => Credential::Known,
             (None, Some(_)) => Credential::Unknown,

@@ -16,5 +16,5 @@ mod secret;
 
 pub use bootstrap::{BootstrapError, bootstrap, bootstrap_admin};
 pub use directory::{Auth, Session};
-pub(crate) use directory::{LimitState, Origin};
+pub(crate) use directory::{Authenticated, LimitState, Origin};
 pub use secret::Secret;

@@ -190,6 +190,23 @@ fn a_job_that_cannot_make_its_deadline_gives_up_and_is_counted() {
 }
 
 #[test]
+fn a_gang_that_loses_a_node_regroups_and_a_loose_job_works_on() {
+    // Two nodes work for four hours; a dearer job takes one of them for two.
+    let both = Job { nodes: 2, gpus: Some(16.0), ..job(0, 0, (16.0, 4, 0.5)) };
+    let rival = Job { tenant: Some("rival".to_owned()), ..job(1, 2, (8.0, 2, 0.9)) };
+    let jobs = [both, rival];
+    let loose = Settings { providers: 1, ..Settings::of(2) };
+    let gang = Settings { gangs: true, ..loose.clone() };
+    let (loose, gang) = (play(&jobs, &loose), play(&jobs, &gang));
+    assert_eq!((loose.jobs_done, loose.preemptions, loose.nodes_served), (2, 1, 4), "{loose}");
+    assert_eq!((gang.jobs_done, gang.preemptions, gang.nodes_served), (2, 1, 5), "{gang}");
+    assert_eq!((loose.regroupings, gang.regroupings), (0, 1));
+    // One node alone does nothing for the gang, and the regrouped one waits until the rival has left.
+    assert!(gang.wait_and_run > loose.wait_and_run + 1800.0, "{gang}\n{loose}");
+    assert!(gang.refused.is_empty() && gang.to_string().contains("regrouped"), "{gang}");
+}
+
+#[test]
 fn priority_says_what_a_job_bids_where_the_trace_has_no_bid() {
     let bidding = |priority| {
         let job = Job { bid_proxy: None, priority, ..job(0, 0, (8.0, 5, 0.0)) };

@@ -8,7 +8,7 @@ import { forget, listen, live, start } from './live.js';
 import { keep, leave, restore, session } from './session.js';
 import { drawConnection, drawNotices, drawShell } from './shell.js';
 import { adminView } from './views/admin.js';
-import { loginView } from './views/login.js';
+import { loginView, offeredView } from './views/login.js';
 import { marketView } from './views/market.js';
 import { marketsView } from './views/markets.js';
 import { moneyView } from './views/money.js';
@@ -29,7 +29,7 @@ function viewOf(hash) {
   switch (named) {
     case 'markets': return marketsView();
     case 'market': return market ? marketView(market) : noView();
-    case 'login': return loginView(logIn);
+    case 'login': return session.offered ? offeredView(logIn, () => { location.hash = home(); }) : loginView(logIn);
     case 'nodes': return person?.tenant ? nodesView(market) : closedView(!person);
     case 'money': return person?.tenant || person?.provider ? moneyView() : closedView(!person);
     case 'offers': return person?.provider ? offersView() : closedView(!person);
@@ -119,9 +119,9 @@ window.addEventListener('hashchange', () => {
     show(true);
     return;
   }
-  restore();
+  restore(false);
   // The address has no fragment now: one that is set is another, so that its view is shown.
-  begin().then(() => { location.hash = home(); }, () => show(true));
+  location.hash = session.offered ? '#/login' : home();
 });
 // What a second click of a double click meets was not there when the person began, such as the button of a dialog that the first opened.
 document.addEventListener('click', (event) => {
@@ -135,10 +135,11 @@ document.getElementById('skip')?.addEventListener('click', (event) => {
 });
 
 const first = tokenOf(location.hash) !== null;
-restore();
+restore(true);
 main.replaceChildren(h('p', { class: 'empty' }, 'Connecting…'));
 drawShell(logOut);
 begin().then(() => {
-  if (first && !location.hash && session.person) history.replaceState(null, '', home());
-  show(false);
+  if (session.offered) history.replaceState(null, '', '#/login');
+  else if (first && !location.hash && session.person) history.replaceState(null, '', home());
+  show(session.offered !== '');
 }, () => show(false));

@@ -15,23 +15,33 @@ export const session = {
   get person() { return person; },
   /** Said above the form after a session ended by itself. */
   farewell: '',
+  /** The token of a link that was opened, until the person says whether to log in with it. */
+  offered: '',
 };
 
-/** Takes the token from the address bar, or from this window's storage. */
-export function restore() {
-  const given = tokenOf(location.hash);
-  if (given !== null) {
+/**
+ * Takes the token from this window's storage when the page loads, and one from the address bar. One that would replace another, or that comes
+ * later, may be of a foreign link: it is only offered.
+ * @param {boolean} loads
+ */
+export function restore(loads) {
+  const inAddress = tokenOf(location.hash);
+  if (inAddress !== null) {
     // The whole address, because a path that begins with two slashes alone would name another host.
     history.replaceState(null, '', location.href.replace(/#.*$/s, ''));
   }
-  if (given) keep(given);
-  else token = stored((storage) => storage.getItem(KEY)) ?? '';
+  if (loads) token = stored((storage) => storage.getItem(KEY)) ?? '';
+  const given = inAddress?.trim() ?? '';
+  if (!given || given === token) return;
+  if (loads && !token) keep(given);
+  else session.offered = given;
 }
 
 /** @param {string} given */
 export function keep(given) {
   token = given.trim();
   session.farewell = '';
+  session.offered = '';
   stored((storage) => (token ? storage.setItem(KEY, token) : storage.removeItem(KEY)));
 }
 

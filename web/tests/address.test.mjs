@@ -137,12 +137,54 @@ test('a link with a token that is malformed asks for another one', async () => {
     await page.getByRole('main').getByText('Your token is not valid').waitFor();
     assert.equal(new URL(page.url()).hash, '#/login', 'the token is not in the address bar');
     await page.evaluate((hash) => { location.hash = hash; }, tenant.link.replace(/^.*#/, ''));
+    await page.getByRole('button', { name: 'Log in with the link' }).click();
     await heading(page, NODES).waitFor();
     await page.evaluate((hash) => { location.hash = hash; }, `token=${token}`);
+    await page.getByRole('button', { name: 'Log in with the link' }).click();
     await heading(page, LOG_IN).waitFor();
     assert.deepEqual(faults, []);
     await context.close();
   }
+});
+
+test('a link replaces no session without a word', async () => {
+  const other = await engine.person('tenant-b', 'TENANT');
+  const { page, context, faults } = await openWindow(browser);
+  const stay = page.getByRole('button', { name: `Stay ${tenant.account}` });
+  await page.goto(tenant.link);
+  await heading(page, NODES).waitFor();
+  // Opened in the window of a session, and set in its address, as a page that holds the window could.
+  for (const open of [
+    async () => { await page.goto('about:blank'); await page.goto(other.link); },
+    () => page.evaluate((hash) => { location.hash = hash; }, other.link.replace(/^.*#/, '')),
+  ]) {
+    await open();
+    await heading(page, 'Log in with this link?').waitFor();
+    assert.ok(await stay.evaluate((button) => button === document.activeElement), 'the safe button has the focus');
+    assert.ok(!page.url().includes(other.token), 'the token is not in the address bar');
+    await stay.click();
+    await heading(page, NODES).waitFor();
+    await page.getByText(tenant.account, { exact: true }).first().waitFor();
+  }
+  await page.goto('about:blank');
+  await page.goto(other.link);
+  await page.getByRole('button', { name: 'Log in with the link' }).click();
+  await heading(page, NODES).waitFor();
+  await page.getByText(other.account, { exact: true }).first().waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
+test('a link that comes later logs in nobody by itself', async () => {
+  const { page, context, faults } = await openWindow(browser);
+  await page.goto(`${engine.url}/#/markets`);
+  await heading(page, MARKETS).waitFor();
+  await page.evaluate((hash) => { location.hash = hash; }, tenant.link.replace(/^.*#/, ''));
+  await page.getByRole('button', { name: 'Do not log in' }).click();
+  await heading(page, MARKETS).waitFor();
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+  assert.deepEqual(faults, []);
+  await context.close();
 });
 
 test('a token that no header can carry is refused in the form', async () => {

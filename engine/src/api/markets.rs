@@ -120,7 +120,7 @@ impl Api {
         let prices = if nodes == 1 {
             views.iter().map(|view| market::price(view)).collect()
         } else {
-            let prices = self.prices_for(&views, nodes).await?;
+            let prices = self.prices_for(caller, &views, nodes).await?;
             seq = prices.first().map_or(seq, |price: &v1::MarketPrice| price.seq);
             prices
         };
@@ -199,20 +199,25 @@ impl Api {
         Ok(v1::ListPriceHistoryResponse { seq, points, bars, next_page_token })
     }
 
-    /// Returns the numbers of markets, with the entry price for several nodes, each as of the command
-    /// that it names.
+    /// Returns the numbers of markets, with the entry price for several nodes, each as of the command that it names. Who
+    /// sells in a market, or may be anybody, gets the price for one node: that for more would tell a provider the ceilings
+    /// of those who hold its units.
     async fn prices_for(
         &self,
+        caller: &Caller,
         views: &[Arc<MarketView>],
         nodes: u32,
     ) -> Result<Vec<v1::MarketPrice>, ApiError> {
         let ids: Vec<MarketId> = views.iter().map(|view| view.market).collect();
+        let account = caller.account.clone();
         let asked = self.engine().ask_each(ids, move |exchange, id| {
             let (numbers, supply) = exchange.market_numbers(id);
-            (exchange.seq(), exchange.now(), numbers, supply, exchange.entry_price(id, nodes))
+            let may_sell = account.as_str().is_empty() || exchange.offer_of(id, &account).is_some();
+            let nodes = if may_sell { 1 } else { nodes };
+            (exchange.seq(), exchange.now(), numbers, supply, (nodes, exchange.entry_price(id, nodes)))
         });
         let numbers = asked.await?;
-        let prices = views.iter().zip(numbers).map(|(view, (seq, at, numbers, supply, entry))| {
+        let prices = views.iter().zip(numbers).map(|(view, (seq, at, numbers, supply, (nodes, entry)))| {
             let numbers = v1::PriceNumbers {
                 entry_price_micros: entry.map(|entry| entry.0),
                 ..price_numbers(&numbers)

@@ -169,6 +169,21 @@ impl Origin {
     }
 }
 
+/// Whether a connection has had a request with a valid token. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Authenticated(watch::Sender<bool>);
+
+impl Authenticated {
+    pub(crate) fn mark(&self) {
+        self.0.send_if_modified(|is_marked| !std::mem::replace(is_marked, true));
+    }
+
+    /// Waits until a request has had a valid token.
+    pub(crate) async fn wait(&self) {
+        let _ = self.0.subscribe().wait_for(|is_marked| *is_marked).await;
+    }
+}
+
 impl Auth {
     /// Reads tokens and accounts from the store, and keeps reading them as long as a clone of this
     /// value exists.

@@ -1,9 +1,11 @@
-//! The layers that every answer of REST passes: compression, and the headers for pages of other origins.
+//! The layers that every answer of REST passes: compression, and the headers for caches, browsers, and pages of other origins.
 
 use super::{IDEMPOTENCY_KEY, LAST_EVENT_ID, REQUEST_TIMEOUT};
 use axum::Router;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, header};
+use axum::middleware::map_response;
+use axum::response::Response;
 use std::time::Duration;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
@@ -23,7 +25,7 @@ pub(crate) fn layered(router: Router, origins: &[HeaderValue]) -> Router {
     let worthwhile = SizeAbove::new(LEAST_COMPRESSED).and(DefaultPredicate::new());
     let compression =
         CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(worthwhile);
-    let router = router.layer(compression);
+    let router = router.layer(compression).layer(map_response(kept_by_nobody));
     if origins.is_empty() {
         return router;
     }
@@ -46,6 +48,15 @@ pub(crate) fn layered(router: Router, origins: &[HeaderValue]) -> Router {
         .expose_headers([header::ETAG, header::RETRY_AFTER])
         .max_age(PREFLIGHT_AGE);
     router.layer(cors)
+}
+
+/// An answer is its caller's alone: no cache keeps it, but for documents that say themselves how long, and no browser takes
+/// it for another kind of document.
+async fn kept_by_nobody(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 /// Parses an origin as a browser sends it, such as `https://console.example.com`, or `*` for all origins.

@@ -28,7 +28,8 @@ const POLICY: &str =
 /// The headers of every answer of the page.
 const HEADERS: [(HeaderName, &str); 3] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    // A page of another origin that opened this one cannot lead it elsewhere, such as to a link that logs in.
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
 

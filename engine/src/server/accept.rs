@@ -1,6 +1,6 @@
 //! Accepts connections and serves HTTP/1 and HTTP/2 on one port, with or without TLS.
 
-use super::connections::{Activity, ActivityStream, Connections, CountedConnection, Silence};
+use super::connections::{Activity, Connections, CountedConnection, Silence};
 use super::service_slot::Responder;
 use crate::auth::held::Held;
 use axum::body::Body;
@@ -23,6 +23,8 @@ const STREAMS: u32 = 256;
 const SEND_BUFFER: usize = 64 * 1024;
 /// The time that a peer may take to answer a ping.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The time that a connection without any request has from its end being announced to its end.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// The interval at which a quiet peer gets a ping.
 const PING: Duration = Duration::from_secs(30);
 /// The time that HTTP/1 waits for the next request of a connection. It is longer than clients keep
@@ -97,7 +99,7 @@ async fn http(
     accepted: Instant,
     responder: impl Responder,
     connections: Connections,
-    counted: CountedConnection,
+    mut counted: CountedConnection,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -109,12 +111,13 @@ async fn http(
         .keep_alive_timeout(PATIENCE)
         .max_concurrent_streams(STREAMS)
         .max_send_buf_size(SEND_BUFFER);
-    let activity = Activity::new();
-    let stream = TokioIo::new(ActivityStream::new(stream, activity.clone()));
+    let activity = Activity::new(accepted);
+    let stream = TokioIo::new(stream);
     let (active, origin) = (activity.clone(), counted.origin.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let open = active.begin();
         request.extensions_mut().insert(origin.clone());
+        request.extensions_mut().insert(active.authenticated());
         let answering = responder.call(request);
         answering.map(|answer| answer.map(|response| response.map(|body| Body::new(Held::new(body, open)))))
     });
@@ -125,13 +128,12 @@ async fn http(
     let served = tokio::select! {
         served = serving.as_mut() => Some(served),
         () = stopped => None,
-        reason = activity.until_silent(accepted, connections.limits()) => {
+        reason = activity.until_silent(connections.limits(), &mut counted) => {
             connections.closed(reason);
-            if reason == Silence::Idle {
-                // A request that arrives just before the peer sees the end is answered.
-                serving.as_mut().graceful_shutdown();
-                let _ = tokio::time::timeout(PATIENCE, serving.as_mut()).await;
-            }
+            // A request that arrives just before the peer sees the end is answered.
+            serving.as_mut().graceful_shutdown();
+            let patience = if reason == Silence::Idle { PATIENCE } else { FAREWELL };
+            let _ = tokio::time::timeout(patience, serving.as_mut()).await;
             return;
         }
     };

@@ -1,16 +1,13 @@
 //! Limits how many connections are open, in total and from one address, and closes silent ones.
 
-use crate::auth::Origin;
 use crate::auth::limits::Defaults;
+use crate::auth::{Authenticated, Origin};
 use crate::runtime::metrics;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::pin::Pin;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tracing::warn;
 
 /// The number of file descriptors that are kept for the store, the log, and the port of health and
@@ -22,8 +19,6 @@ const CONNECTIONS: usize = 4096;
 const ADDRESSES: usize = 1024;
 /// The least time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// The first bytes of an HTTP/2 connection.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Limits of the connections of one port.
 #[derive(Clone, Copy, Debug)]
@@ -32,20 +27,28 @@ pub struct ConnectionLimits {
     pub max: usize,
     /// The most connections that are open at once from one address.
     pub max_per_address: usize,
-    /// The time until the first request of a new connection must begin. It includes the TLS handshake
-    /// and the head of the request.
+    /// The most connections from one network, /24 of IPv4 or /48 of IPv6, that are open at once and have not had a
+    /// request with a valid token.
+    pub max_newcomers_per_network: usize,
+    /// The time after which a connection without an open request is closed if it has not had one with a valid token. It
+    /// includes the TLS handshake and the head of the request.
     pub first_request: Duration,
-    /// The time after which a connection without an open request is closed.
+    /// The time after which any other connection without an open request is closed.
     pub idle: Duration,
 }
 
 impl ConnectionLimits {
-    /// Returns limits that leave the process enough files for everything else. By default an address
-    /// gets half of all connections.
+    /// Returns limits that leave the process enough files for everything else. By default an address gets half of all
+    /// connections. The newcomers of a network get a quarter.
     pub fn new(max: Option<usize>, max_per_address: Option<usize>, idle: Duration) -> ConnectionLimits {
         let max = max.unwrap_or_else(|| default_max(open_files()));
-        let max_per_address = max_per_address.unwrap_or((max / 2).max(1));
-        ConnectionLimits { max, max_per_address, idle, ..ConnectionLimits::default() }
+        ConnectionLimits {
+            max,
+            max_per_address: max_per_address.unwrap_or((max / 2).max(1)),
+            max_newcomers_per_network: (max / 4).max(1),
+            first_request: Duration::from_secs(20),
+            idle,
+        }
     }
 
     /// Returns the limits of the port of health and metrics, which has few callers.
@@ -53,21 +56,16 @@ impl ConnectionLimits {
         ConnectionLimits {
             max: 32,
             max_per_address: 32,
+            max_newcomers_per_network: 32,
+            first_request: Duration::from_secs(20),
             idle: Duration::from_secs(120),
-            ..ConnectionLimits::default()
         }
     }
 }
 
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
-        let max = default_max(open_files());
-        ConnectionLimits {
-            max,
-            max_per_address: (max / 2).max(1),
-            first_request: Duration::from_secs(20),
-            idle: Duration::from_secs(600),
-        }
+        ConnectionLimits::new(None, None, Duration::from_secs(600))
     }
 }
 
@@ -98,6 +96,8 @@ struct Inner {
 struct Table {
     open: usize,
     addresses: HashMap<IpAddr, Address>,
+    /// The open connections of each network that have had no request with a valid token.
+    newcomers: HashMap<IpAddr, usize>,
 }
 
 #[derive(Debug)]
@@ -111,6 +111,8 @@ struct Address {
 pub(super) struct CountedConnection {
     connections: Connections,
     address: IpAddr,
+    /// The network in whose newcomers it is counted.
+    newcomer_of: Option<IpAddr>,
     pub(super) origin: Origin,
 }
 
@@ -128,12 +130,20 @@ impl Connections {
 
     /// Counts a new connection from this address. Returns `None` if there are too many.
     pub(super) fn admit(&self, address: IpAddr) -> Option<CountedConnection> {
-        let address = prefix(address);
+        let (address, network) = (prefix(address), network(address));
         let Inner { port, limits, requests_per_second, .. } = *self.0;
         let mut table = self.table();
         if table.open >= limits.max {
             drop(table);
             self.refuse("max_connections", "there are too many");
+            return None;
+        }
+        if table.newcomers.get(&network).is_some_and(|open| *open >= limits.max_newcomers_per_network) {
+            drop(table);
+            self.refuse(
+                "max_newcomers_per_network",
+                "there are too many without a valid token from one network",
+            );
             return None;
         }
         table.forget_idle();
@@ -147,9 +157,10 @@ impl Connections {
         known.open += 1;
         let origin = known.origin.clone();
         table.open += 1;
+        *table.newcomers.entry(network).or_default() += 1;
         metrics::connections(port, table.open);
         drop(table);
-        Some(CountedConnection { connections: self.clone(), address, origin })
+        Some(CountedConnection { connections: self.clone(), address, newcomer_of: Some(network), origin })
     }
 
     /// Notes that the system refused a connection. The process may have run out of files.
@@ -184,6 +195,23 @@ impl Table {
             self.addresses.retain(|_, known| known.open > 0 || known.origin.is_used());
         }
     }
+
+    fn forget_newcomer(&mut self, network: IpAddr) {
+        let open = self.newcomers.get_mut(&network).expect("it is counted");
+        *open -= 1;
+        if *open == 0 {
+            self.newcomers.remove(&network);
+        }
+    }
+}
+
+impl CountedConnection {
+    /// Notes that a request on it has had a valid token.
+    fn has_authenticated(&mut self) {
+        if let Some(network) = self.newcomer_of.take() {
+            self.connections.table().forget_newcomer(network);
+        }
+    }
 }
 
 impl Drop for CountedConnection {
@@ -192,6 +220,9 @@ impl Drop for CountedConnection {
         table.open -= 1;
         let known = table.addresses.get_mut(&self.address).expect("it has an open connection");
         known.open -= 1;
+        if let Some(network) = self.newcomer_of {
+            table.forget_newcomer(network);
+        }
         metrics::connections(self.connections.0.port, table.open);
     }
 }
@@ -202,6 +233,14 @@ fn prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+/// Returns the network of an address, as owners usually have them: /24 of IPv4, /48 of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() >> 8 << 8).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 80 << 80).into(),
     }
 }
 
@@ -249,7 +288,7 @@ pub(super) struct Activity(Arc<Active>);
 struct Active {
     open: AtomicUsize,
     any: AtomicBool,
-    speaks_http2: AtomicBool,
+    authenticated: Authenticated,
     quiet_since: Mutex<Instant>,
 }
 
@@ -258,12 +297,13 @@ struct Active {
 pub(super) struct OpenRequest(Activity);
 
 impl Activity {
-    pub(super) fn new() -> Activity {
+    /// Returns that of a connection that began at this instant.
+    pub(super) fn new(accepted: Instant) -> Activity {
         Activity(Arc::new(Active {
             open: AtomicUsize::new(0),
             any: AtomicBool::new(false),
-            speaks_http2: AtomicBool::new(false),
-            quiet_since: Mutex::new(Instant::now()),
+            authenticated: Authenticated::default(),
+            quiet_since: Mutex::new(accepted),
         }))
     }
 
@@ -273,22 +313,38 @@ impl Activity {
         OpenRequest(self.clone())
     }
 
-    /// Waits until the connection has to be closed. `accepted` is when it began.
-    pub(super) async fn until_silent(&self, accepted: Instant, limits: &ConnectionLimits) -> Silence {
-        tokio::time::sleep_until((accepted + limits.first_request).into()).await;
-        // A client of HTTP/2 may connect before it has anything to request.
-        if !self.0.any.load(Ordering::Relaxed) && !self.0.speaks_http2.load(Ordering::Relaxed) {
-            return Silence::NoRequest;
+    /// Returns what a request with a valid token marks.
+    pub(super) fn authenticated(&self) -> Authenticated {
+        self.0.authenticated.clone()
+    }
+
+    /// Waits until the connection has to be closed.
+    pub(super) async fn until_silent(
+        &self,
+        limits: &ConnectionLimits,
+        counted: &mut CountedConnection,
+    ) -> Silence {
+        tokio::select! {
+            () = self.until_quiet_for(limits.first_request) => {}
+            () = self.0.authenticated.wait() => {
+                counted.has_authenticated();
+                self.until_quiet_for(limits.idle).await;
+            }
         }
+        if self.0.any.load(Ordering::Relaxed) { Silence::Idle } else { Silence::NoRequest }
+    }
+
+    /// Waits until no request was open for this time.
+    async fn until_quiet_for(&self, limit: Duration) {
         loop {
             let since = match self.0.open.load(Ordering::Relaxed) {
                 0 => *self.0.quiet_since.lock().unwrap_or_else(PoisonError::into_inner),
                 _ => Instant::now(),
             };
-            if since.elapsed() >= limits.idle {
-                return Silence::Idle;
+            if since.elapsed() >= limit {
+                return;
             }
-            tokio::time::sleep_until((since + limits.idle).into()).await;
+            tokio::time::sleep_until((since + limit).into()).await;
         }
     }
 }
@@ -301,78 +357,17 @@ impl Drop for OpenRequest {
     }
 }
 
-/// A stream that notes whether its peer speaks HTTP/2.
-#[derive(Debug)]
-pub(super) struct ActivityStream<S> {
-    stream: S,
-    activity: Activity,
-    /// The number of bytes of [`PREFACE`] that were read; `None` once the protocol is known.
-    matched: Option<usize>,
-}
-
-impl<S> ActivityStream<S> {
-    pub(super) fn new(stream: S, activity: Activity) -> ActivityStream<S> {
-        ActivityStream { stream, activity, matched: Some(0) }
-    }
-
-    fn note_read(&mut self, read: &[u8]) {
-        let Some(matched) = self.matched.filter(|_| !read.is_empty()) else { return };
-        let rest = &PREFACE[matched..];
-        let length = rest.len().min(read.len());
-        self.matched = (rest[..length] == read[..length]).then_some(matched + length);
-        if self.matched == Some(PREFACE.len()) {
-            self.activity.0.speaks_http2.store(true, Ordering::Relaxed);
-            self.matched = None;
-        }
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for ActivityStream<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        this.note_read(&buffer.filled()[before..]);
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for ActivityStream<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn connections(max: usize, max_per_address: usize) -> Connections {
-        let limits = ConnectionLimits { max, max_per_address, ..ConnectionLimits::default() };
+        let limits = ConnectionLimits {
+            max,
+            max_per_address,
+            max_newcomers_per_network: max,
+            ..ConnectionLimits::default()
+        };
         Connections::new("test", limits, &Defaults::default())
     }
 
@@ -396,6 +391,23 @@ mod tests {
         assert!(connections.admit(other).is_none(), "there are three in all");
         drop(first);
         assert!(connections.admit(other).is_some());
+    }
+
+    #[test]
+    fn newcomers_of_one_network_leave_room_until_they_have_a_valid_token() {
+        let limits = ConnectionLimits { max: 8, max_per_address: 8, ..ConnectionLimits::default() };
+        let limits = ConnectionLimits { max_newcomers_per_network: 2, ..limits };
+        let connections = Connections::new("test", limits, &Defaults::default());
+        let admit = |address: &str| connections.admit(address.parse().unwrap());
+        let mut first = admit("10.0.0.1").unwrap();
+        let _second = admit("10.0.0.2").unwrap();
+        assert!(admit("10.0.0.3").is_none(), "another address of that network");
+        let _other = admit("10.0.1.1").unwrap();
+        first.has_authenticated();
+        let third = admit("10.0.0.3").unwrap();
+        assert!(admit("10.0.0.1").is_none());
+        drop((first, third));
+        assert!(admit("10.0.0.3").is_some());
     }
 
     #[test]
@@ -423,20 +435,5 @@ mod tests {
         assert_eq!((0..100).filter_map(|_| refused.note()).count(), 0);
         refused.0.lock().unwrap().0 = Instant::now().checked_sub(LOG_INTERVAL);
         assert_eq!(refused.note(), Some(101));
-    }
-
-    #[test]
-    fn http2_is_known_by_all_of_its_preface_and_by_no_part() {
-        for (pieces, speaks) in [
-            (vec![PREFACE], true),
-            (vec![&PREFACE[..3], &PREFACE[3..], b"more"], true),
-            (vec![&PREFACE[..23]], false),
-            (vec![b"POST / HTTP/1.1\r\n", PREFACE], false),
-        ] {
-            let activity = Activity::new();
-            let mut stream = ActivityStream::new((), activity.clone());
-            pieces.iter().for_each(|piece| stream.note_read(piece));
-            assert_eq!(activity.0.speaks_http2.load(Ordering::Relaxed), speaks, "{pieces:?}");
-        }
     }
 }

@@ -52,26 +52,56 @@ fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
 async fn a_connection_on_which_no_request_begins_is_closed() {
     let soon = Duration::from_millis(50);
     let world = World::serving(config(|config| config.connections.first_request = soon), 64).await;
-    let mut waits = connect(LOOPBACK, world.address).await;
-    waits.write_all(&[PREFACE, &frame(4, b"")].concat()).await.unwrap();
-    for said in
-        [&b""[..], b"P", b"GET / HT", b"GET / HTTP/1.1\r\nhost: a-long-name-of-a-host\r\n", &PREFACE[..20]]
-    {
+    let http2 = [PREFACE, &frame(4, b"")].concat();
+    for said in [
+        &b""[..],
+        b"P",
+        b"GET / HT",
+        b"GET / HTTP/1.1\r\nhost: a-long-name-of-a-host\r\n",
+        &PREFACE[..20],
+        &http2,
+        &[&http2[..], &frame(6, b"are you?")].concat(),
+    ] {
         let mut stream = connect(LOOPBACK, world.address).await;
         stream.write_all(said).await.unwrap();
         until_closed(&mut stream).await;
     }
-    // A client of HTTP/2 may connect first and send a request later. Its connection is older than the
-    // silent ones, and answers.
-    waits.write_all(&frame(6, b"are you?")).await.unwrap();
-    let mut read = Vec::new();
-    while !read.windows(8).any(|window| window == b"are you?") {
-        let mut some = [0; 256];
-        let length = tokio::time::timeout(LONG, waits.read(&mut some)).await.unwrap().unwrap();
-        assert_ne!(length, 0, "it is not closed");
-        read.extend_from_slice(&some[..length]);
-    }
-    drop(waits);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pings_do_not_keep_a_connection_without_a_valid_token() {
+    let soon = Duration::from_millis(200);
+    let world = World::serving(config(|config| config.connections.first_request = soon), 64).await;
+    let mut stream = connect(LOOPBACK, world.address).await;
+    stream.write_all(&[PREFACE, &frame(4, b"")].concat()).await.unwrap();
+    let pings = async {
+        while stream.write_all(&frame(6, b"are you?")).await.is_ok()
+            && stream.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0)
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, pings).await.expect("the server closes it");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_valid_token_keeps_a_quiet_connection_and_another_one_does_not() {
+    let limits = |config: &mut ServerConfig| config.connections.first_request = Duration::from_millis(50);
+    let world = World::serving(config(limits), 64).await;
+    let token = world.tenant("t1").await.bearer.0.unwrap();
+    let [mut kept, mut forged] =
+        [connect(LOOPBACK, world.address).await, connect(LOOPBACK, world.address).await];
+    let ask_with = async |stream: &mut TcpStream, token: &str| {
+        let head = format!("GET /v1/bids HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        answer(stream).await.0
+    };
+    assert!(ask_with(&mut kept, &token).await.starts_with("http/1.1 200"));
+    assert!(ask_with(&mut forged, "kb_forged").await.starts_with("http/1.1 401"));
+    until_closed(&mut forged).await;
+    assert!(ask_with(&mut kept, &token).await.starts_with("http/1.1 200"));
     world.stop().await;
 }
 
@@ -102,6 +132,7 @@ async fn silent_connections_of_one_address_leave_room_for_others_and_for_probes(
     let limits = |config: &mut ServerConfig| {
         config.connections.max = 5;
         config.connections.max_per_address = 3;
+        config.connections.max_newcomers_per_network = 5;
     };
     // One connection is that of the test's own client.
     let world = World::serving(config(limits), 64).await;

@@ -280,6 +280,16 @@ async fn a_quote_says_what_a_bid_needs() {
     let quotes = quote(None, Some(2)).await.unwrap();
     assert_eq!(quotes[0].nodes, None, "no ceiling was asked about");
 
+    // An account that sells there gets no node at any ceiling, and learns nothing of those who hold its units.
+    let seller = world.caller("p1", &[Role::Tenant, Role::Provider]).await;
+    for ceiling_micros in [None, Some(9_000_000)] {
+        let markets = vec![MARKET.to_owned()];
+        let asked = v1::QuoteBidRequest { markets, nodes: Some(2), ceiling_micros, ..Default::default() };
+        let quotes = seller.bids().quote_bid(asked).await.unwrap().into_inner().quotes;
+        assert_eq!((quotes[0].entry_price_micros, quotes[0].unfilled_reason()), (None, UnfilledReason::OwnSupply));
+        assert_eq!(quotes[0].nodes, ceiling_micros.map(|_| 0));
+    }
+
     let before = world.engine.applied();
     let refusal = assert_refused(quote(None, Some(0)).await, Code::InvalidArgument, "BAD_NODES");
     assert_eq!((refusal.field.as_deref(), refusal.seq), (Some("nodes"), None));

@@ -148,6 +148,9 @@ async fn markets_are_public_if_the_option_is_set() {
     let world = World::with(public, 16_384).await;
     let seen = world.nobody().markets().list_markets(list).await.unwrap().into_inner();
     assert_eq!(seen.markets[0].market, MARKET);
+    let price = v1::GetMarketPriceRequest { market: MARKET.to_owned(), nodes: Some(9), ..Default::default() };
+    let price = world.nobody().markets().get_market_price(price).await.unwrap().into_inner();
+    assert_eq!(price.prices[0].entry_nodes, 1, "a provider could ask without its token");
     assert_refused(world.nobody().place(bid(100)).await, Code::Unauthenticated, "UNAUTHENTICATED");
     let wrong = Caller { bearer: Bearer(Some("nonsense".to_owned())), ..world.nobody() };
     let answer = wrong.markets().list_markets(v1::ListMarketsRequest::default()).await;

@@ -53,15 +53,18 @@ async fn an_entry_price_for_several_nodes_is_exact() {
     let world = World::new().await;
     world.offer("p1", 1, SECOND).await;
     world.offer("p2", 1, 2 * SECOND).await;
-    let price = async |nodes| {
+    let price_for = async |account, nodes| {
         let request = v1::GetMarketPriceRequest { market: MARKET.into(), nodes, ..Default::default() };
-        world.api.get_market_price(&caller("v1"), request).await.map(|answer| answer.prices[0].clone())
+        world.api.get_market_price(&caller(account), request).await.map(|answer| answer.prices[0].clone())
     };
+    let price = async |nodes| price_for("v1", nodes).await;
     let entry = |price: v1::MarketPrice| (price.entry_nodes, price.numbers.unwrap().entry_price_micros);
     assert_eq!(entry(price(None).await.unwrap()), (1, Some(SECOND)));
     assert_eq!(entry(price(Some(2)).await.unwrap()), (2, Some(2 * SECOND)));
     assert_eq!(entry(price(Some(3)).await.unwrap()), (3, None));
     assert_eq!(price(Some(0)).await.unwrap_err().field.as_deref(), Some("nodes"));
+    // The prices of one node after the other would tell a provider the ceilings of those who hold its units.
+    assert_eq!(entry(price_for("p1", Some(2)).await.unwrap()), (1, Some(SECOND)));
 }
 
 #[tokio::test]

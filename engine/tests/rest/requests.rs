@@ -39,6 +39,18 @@ async fn prices_are_strings_of_integers_and_numbers_are_read() {
 }
 
 #[tokio::test]
+async fn no_cache_keeps_an_answer_and_no_browser_guesses_what_it_is() {
+    let world = World::new().await;
+    for path in ["/v1/markets", "/v1/bids", "/v1/nowhere"] {
+        let answer = world.client("t1").get(path).await;
+        assert_eq!(answer.headers["cache-control"], "no-store", "{path}");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{path}");
+    }
+    let document = world.client("t1").get("/openapi.json").await;
+    assert_eq!(document.headers["cache-control"], "no-cache", "it has a tag to ask by");
+}
+
+#[tokio::test]
 async fn an_idempotency_key_is_the_client_key() {
     let world = World::new().await;
     let tenant = world.client("t1");

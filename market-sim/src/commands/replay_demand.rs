@@ -47,6 +47,10 @@ pub(crate) struct Arguments {
     /// Each job takes whole nodes, however few GPUs it needs, or many
     #[arg(long, conflicts_with = "gpus_per_node")]
     whole_nodes: bool,
+    /// A job of several nodes works only while it has all of them; when it has lost one for good, it gives up the others
+    /// and waits for all again
+    #[arg(long)]
+    gangs: bool,
     /// Jobs go on after their deadline; how many were late is counted
     #[arg(long)]
     ignore_deadlines: bool,
@@ -84,7 +88,8 @@ A job bids for all its nodes at once, with a ceiling of its bid_proxy times the 
 bid_proxy the share is drawn, by its priority: low 0.25 to 0.5, normal 0.5 to 0.75, high 0.75 to 1, none 0.25 to 1.
 Jobs of one node that need fewer GPUs than it has share it with others of their tenant; its ceiling is the highest
 of theirs. A job without GPUs takes whole nodes. Work goes on while a job has any of its nodes, also under notice;
-when a node is taken away it goes on on the next one. When the work is done, or the deadline cannot be made any
+when a node is taken away it goes on on the next one. With --gangs a job of several nodes works only while it has
+all; after a deadline that leaves it fewer it regroups: its bid waits for all nodes again. When the work is done, or the deadline cannot be made any
 more, the job leaves, and with the last job the bid is cancelled and the nodes are released.
 
 The engine has to be fresh and on the stepped clock. The same seed gives the same result as --in-process.
@@ -124,6 +129,7 @@ fn play(arguments: &Arguments) -> Result<Report, Box<dyn Error>> {
         notice: Micros::seconds(arguments.notice),
         checkpoint: !arguments.no_checkpoint,
         gpus_per_node,
+        gangs: arguments.gangs,
         keep_deadlines: !arguments.ignore_deadlines,
         seed: arguments.seed,
     };

@@ -13,13 +13,15 @@ use crate::types::units::{AccountName, MarketId};
 pub struct MarketQuote {
     /// The market.
     pub market: MarketId,
-    /// The lowest ceiling that gets all of the nodes at once, in micro-dollars per node-hour; None if none does.
+    /// The lowest ceiling that gets all of the nodes at once, in micro-dollars per node-hour; None if none does. An
+    /// account that sells in the market gets none at any ceiling.
     pub entry_price: Option<Price>,
     /// The market price, in micro-dollars per node-hour.
     pub market_price: Price,
     /// The floor, in micro-dollars per node-hour; None if no unit stays there.
     pub floor: Option<Price>,
-    /// The reason why the asked ceiling would not get its nodes at once; None if it would, or none was asked.
+    /// The reason why the asked ceiling would not get its nodes at once, or why no ceiling does; None if it would, or
+    /// none was asked.
     pub unfilled: Option<Unfilled>,
     /// The nodes that the asked ceiling gets or claims; None if none was asked.
     pub nodes: Option<u32>,
@@ -87,15 +89,16 @@ impl Exchange {
         ceiling: Option<Price>,
         nodes: u32,
     ) -> MarketQuote {
-        let entry_price = self.entry_price_of(market, nodes);
         let (numbers, _) = self.market_numbers(market);
-        let (unfilled, taken) = match ceiling {
-            None => (None, None),
-            Some(_) if self.offer_of(market, tenant).is_some() => (Some(Unfilled::OwnSupply), Some((0, 0))),
-            Some(ceiling) => {
-                let unfilled = self.quoted_obstacle(market, ceiling, nodes, entry_price);
-                (unfilled, Some(self.would_take(market, ceiling, nodes)))
-            }
+        let entry_price;
+        let (unfilled, taken) = if self.offer_of(market, tenant).is_some() {
+            // The entry price of several nodes would tell a provider the ceilings of those who hold its units.
+            entry_price = None;
+            (Some(Unfilled::OwnSupply), ceiling.map(|_| (0, 0)))
+        } else {
+            entry_price = self.entry_price_of(market, nodes);
+            let unfilled = ceiling.and_then(|ceiling| self.quoted_obstacle(market, ceiling, nodes, entry_price));
+            (unfilled, ceiling.map(|ceiling| self.would_take(market, ceiling, nodes)))
         };
         MarketQuote {
             market,

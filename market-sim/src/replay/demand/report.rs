@@ -12,6 +12,8 @@ use std::fmt;
 pub struct Report {
     /// GPUs of a node that jobs share; none where each job takes whole nodes.
     pub gpus_per_node: Option<u32>,
+    /// True if a job of several nodes works only on all of them.
+    pub gangs: bool,
     /// True if a job that cannot make its deadline gives up.
     pub deadlines_kept: bool,
     /// Name of the venue.
@@ -43,6 +45,8 @@ pub struct Report {
     pub preemptions: u64,
     /// Notices that were taken back.
     pub rescinded: u64,
+    /// Times that a job of several nodes gave up all of them since it lacked one.
+    pub regroupings: u64,
     /// Seconds from submission to the first node, summed over all jobs that started.
     #[serde(rename = "waited_seconds")]
     pub waited: f64,
@@ -85,8 +89,8 @@ fn as_text<S: serde::Serializer>(value: &u128, serializer: S) -> Result<S::Ok, S
 
 impl Report {
     pub(super) fn new(venue: String, jobs: usize, settings: &Settings) -> Report {
-        let Settings { gpus_per_node, keep_deadlines, .. } = *settings;
-        Report { gpus_per_node, deadlines_kept: keep_deadlines, venue, jobs, ..Report::default() }
+        let Settings { gpus_per_node, gangs, keep_deadlines, .. } = *settings;
+        Report { gpus_per_node, gangs, deadlines_kept: keep_deadlines, venue, jobs, ..Report::default() }
     }
 
     /// Returns how jobs lie on nodes, and what a deadline is.
@@ -96,7 +100,8 @@ impl Report {
             None => "NOT packed: each job takes whole nodes, whatever its GPUs".to_owned(),
         };
         let deadlines = if self.deadlines_kept { "deadlines are kept" } else { "deadlines are ignored" };
-        format!("{nodes}; {deadlines}")
+        let gangs = if self.gangs { "; a job works on all of its nodes or on none" } else { "" };
+        format!("{nodes}; {deadlines}{gangs}")
     }
 
     pub(super) fn charge(&mut self, debit: Amount, fee: Amount) {
@@ -166,6 +171,9 @@ impl fmt::Display for Report {
         }
         writeln!(f, "nodes served      {}", self.nodes_served)?;
         writeln!(f, "pre-emptions      {} notices, {} taken back", self.preemptions, self.rescinded)?;
+        if self.gangs {
+            writeln!(f, "regrouped         {} times a job gave up its other nodes", self.regroupings)?;
+        }
         writeln!(f, "mean wait         {:.2} h to the first node", mean(self.waited, self.jobs_started))?;
         writeln!(f, "mean turnaround   {:.2} h to the end", mean(self.wait_and_run, self.jobs_done))?;
         if self.work_lost > 0.0 {

@@ -43,6 +43,9 @@ pub struct Settings {
     pub checkpoint: bool,
     /// GPUs of a node, which jobs of one tenant share; without it each job takes whole nodes.
     pub gpus_per_node: Option<u32>,
+    /// A job of several nodes works only on all of them, and regroups its bid (R14) when a deadline leaves it fewer; else
+    /// it works on whatever it has.
+    pub gangs: bool,
     /// A job that cannot make its deadline any more gives up; else deadlines only count as missed.
     pub keep_deadlines: bool,
     /// Seed of the bids of jobs without a `bid_proxy`.
@@ -62,6 +65,7 @@ impl Settings {
             notice: Micros::seconds(300),
             checkpoint: true,
             gpus_per_node: Some(8),
+            gangs: false,
             keep_deadlines: true,
             seed: 1,
         }
@@ -78,6 +82,8 @@ enum Due {
     Done(usize),
     /// A job cannot make its deadline any more.
     GiveUp(usize),
+    /// A gang has lost a node.
+    Regroup(usize),
     /// The ceiling of a rental may be more than its jobs would pay.
     Lower(usize),
     Submit(usize),
@@ -287,6 +293,7 @@ impl<'a> Replay<'a> {
             Due::Done(n) if !self.runs[n].over && self.runs[n].due == Some(now) => self.done(now, n),
             Due::GiveUp(n) if !self.runs[n].over && self.runs[n].gives_up == Some(now) => self.give_up(n),
             Due::Done(_) | Due::GiveUp(_) => Ok(()),
+            Due::Regroup(rental) => self.regroup(rental),
             Due::Lower(rental) => self.lower(rental),
         }
     }
@@ -422,6 +429,18 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Gives up all nodes of a gang, if it still lacks some: it waits for all of them again.
+    fn regroup(&mut self, id: usize) -> Result<(), VenueError> {
+        let rental = &self.rentals[id];
+        let has = rental.held.len() as u32;
+        if rental.jobs.is_empty() || has == 0 || has >= rental.nodes {
+            return Ok(());
+        }
+        self.report.regroupings += 1;
+        let (tenant, bid) = (rental.tenant.clone(), rental.bid);
+        self.say(Command::CancelBid { tenant, bid, mode: CancelMode::Regroup })
+    }
+
     fn ready(&mut self, now: Micros, id: AllocationId) -> Result<(), VenueError> {
         let Some(rental) = self.nodes.get(&id).copied() else { return Ok(()) };
         let protected_until = now.after(self.settings.min_runtime);
@@ -524,12 +543,16 @@ impl<'a> Replay<'a> {
             rental.held.remove(&id);
             rental.noticed.remove(&id);
         });
+        if self.settings.gangs {
+            self.agenda.plan(at, Due::Regroup(rental));
+        }
     }
 
     /// Nodes that work for a job: while one of its nodes is under notice it may hold one more than it wants.
     fn workers(&self, n: usize) -> u64 {
-        let rental = self.runs[n].rental.map(|id| &self.rentals[id]);
-        rental.map_or(0, |rental| u64::from(rental.working().min(rental.nodes)))
+        let Some(rental) = self.runs[n].rental.map(|id| &self.rentals[id]) else { return 0 };
+        let working = rental.working().min(rental.nodes);
+        if self.settings.gangs && working < rental.nodes { 0 } else { u64::from(working) }
     }
 
     /// Counts what a job has done up to `now`.
