@@ -9,6 +9,7 @@ use crate::time::Span;
 use clap::Args;
 use kubebid_client::{Builder, Client, Error, Options};
 use std::env;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -213,6 +214,7 @@ impl Connection {
             return Ok(Some(Credential::Secret(secret.clone())));
         }
         if let Some(file) = &self.token_file {
+            warn_of_readers(file);
             return Ok(Some(Credential::File(file.clone())));
         }
         if let Some(name) = &self.bearer {
@@ -222,6 +224,7 @@ impl Connection {
             return Ok(Some(Credential::Secret(secret)));
         }
         if let Some(file) = self.variable("KUBEBID_TOKEN_FILE") {
+            warn_of_readers(Path::new(&file));
             return Ok(Some(Credential::File(file.into())));
         }
         // A token of the profile goes to another engine only if --as names it.
@@ -271,6 +274,14 @@ fn named(context: Option<&ProfileContext>, name: &str, path: &Path) -> Result<Cr
             .next("start a market with `kubebid up`, or name its profile with --profile"));
     };
     Ok(Credential::Secret(profile::token(context, name, path)?.to_owned()))
+}
+
+/// Says that other people of this machine may read a token file, if it is the caller's own to change.
+fn warn_of_readers(file: &Path) {
+    let mode = std::fs::metadata(file).map(|found| (found.permissions().mode(), found.uid()));
+    if mode.is_ok_and(|(mode, owner)| mode & 0o077 != 0 && owner == rustix::process::geteuid().as_raw()) {
+        note(format_args!("warning: others may read the token file {0}: chmod 600 {0}", file.display()));
+    }
 }
 
 /// Returns the variables that are set and count before the context that the profile names.

@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
-use tracing::info;
+use tracing::{info, warn};
 
 /// The least time to stop. An engine saves a snapshot when it stops, which a short grace for requests
 /// should not prevent.
@@ -176,6 +176,11 @@ impl Server {
             }
             None => None,
         };
+        if tls.is_none() && !config.listen.ip().is_loopback() {
+            let said = "tokens and all else can be read on the way to this address: give a certificate (--tls-cert, --tls-key), \
+                        or let a proxy on this machine or pod end TLS";
+            warn!(address = %config.listen, "{said}");
+        }
         Ok(Server { listener, ops, tls, config })
     }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use console::Term;
 use kubebid_client::v1::GetAccountRequest;
 use std::io::{self, IsTerminal as _, Read as _};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// The longest text that is read as a token, in bytes.
@@ -50,6 +51,7 @@ impl Login {
         }
         let ca_file = connection.ca_file().or_else(|| known.and_then(|context| context.ca_file.clone()));
         let ca_file = ca_file.map(std::path::absolute).transpose()?;
+        warn_of_readers(&endpoint);
         let secret = match connection.secret()? {
             Some(secret) => secret,
             None => ask(&endpoint)?,
@@ -90,6 +92,31 @@ fn context_of(profile: &Profile, endpoint: &str) -> Option<String> {
     };
     let host = host(endpoint);
     profile.current.iter().chain([&host]).chain(profile.contexts.keys()).find(is_of).cloned()
+}
+
+/// Says that a token goes to other machines without encryption.
+fn warn_of_readers(endpoints: &str) {
+    let is_plain = |endpoint: &&str| {
+        endpoint
+            .trim()
+            .strip_prefix("http://")
+            .is_some_and(|rest| !is_loopback(rest.split('/').next().unwrap_or_default()))
+    };
+    if let Some(endpoint) = endpoints.split(',').find(is_plain) {
+        note(format_args!(
+            "warning: {endpoint} is not encrypted: the token can be read on the way. Use https:// if the engine has it"
+        ));
+    }
+}
+
+/// Returns true for a host, with or without a port, that is this machine.
+fn is_loopback(host: &str) -> bool {
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    let name = host.split(':').next().unwrap_or_default();
+    let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    name == "localhost" || address.or_else(|_| name.parse()).is_ok_and(|address| address.is_loopback())
 }
 
 /// Says which variables count before the context that the profile names.
@@ -134,7 +161,17 @@ fn host(endpoint: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{host, without_slashes};
+    use super::{host, is_loopback, without_slashes};
+
+    #[test]
+    fn this_machine_has_several_names() {
+        for host in ["localhost", "localhost:7440", "127.0.0.1:7440", "127.1.2.3", "[::1]:7440", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["market.example:7440", "10.0.0.1", "[2001:db8::1]:7440", "localhost.example", ""] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
 
     #[test]
     fn a_context_has_the_name_of_the_host() {

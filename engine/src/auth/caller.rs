@@ -5,6 +5,7 @@ use crate::auth::limits::Slot;
 use crate::events::visibility::Viewer;
 use crate::store::Role;
 use crate::wire::status::{ApiError, Code};
+use crate::wire::text;
 use kubebid_core::units::AccountName;
 use std::fmt;
 use std::time::Instant;
@@ -109,7 +110,7 @@ impl Caller {
                 Err(ApiError::new(Code::Forbidden).at("account").saying("account may only name your own"))
             }
             Some("") => Ok(AccountFilter::Everybody),
-            Some(name) => Ok(AccountFilter::Of(AccountName::new(name))),
+            Some(name) => Ok(AccountFilter::Of(text::account("account", name)?)),
         }
     }
 

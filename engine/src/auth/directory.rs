@@ -169,7 +169,7 @@ impl Origin {
     }
 }
 
-/// Whether a connection has had a request with a valid token. Cheap to clone.
+/// The mark of a connection on which a request has had a valid token. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authenticated(watch::Sender<bool>);
 

@@ -75,12 +75,12 @@ impl Defaults {
         }
     }
 
-    /// Returns those that an account can have of its own.
+    /// Returns those that an account can have of its own. No number of the API has more than 63 bits.
     pub(crate) fn own(&self) -> store::Limits {
         store::Limits {
             open_bids: Some(self.open_bids),
             nodes_wanted: Some(self.nodes_wanted),
-            ceiling_micros: Some(self.ceiling_micros),
+            ceiling_micros: Some(self.ceiling_micros.min(i64::MAX.unsigned_abs())),
             requests_per_second: Some(self.requests_per_second),
             units_offered: Some(self.units_offered),
             units_per_command: Some(self.units_per_command),

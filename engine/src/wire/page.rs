@@ -22,7 +22,9 @@ pub(crate) fn after<K: FromStr>(page_token: &str) -> Result<Option<K>, ApiError>
     if page_token.is_empty() {
         return Ok(None);
     }
-    let parsed = page_token.strip_prefix('p').and_then(|key| key.parse().ok());
+    // No key has control characters, and PostgreSQL takes no NUL in a text.
+    let key = page_token.strip_prefix('p').filter(|key| !key.contains(char::is_control));
+    let parsed = key.and_then(|key| key.parse().ok());
     parsed.map(Some).ok_or_else(|| ApiError::bad_field("page_token", "is not of a page before"))
 }
 

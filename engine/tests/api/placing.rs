@@ -286,7 +286,10 @@ async fn a_quote_says_what_a_bid_needs() {
         let markets = vec![MARKET.to_owned()];
         let asked = v1::QuoteBidRequest { markets, nodes: Some(2), ceiling_micros, ..Default::default() };
         let quotes = seller.bids().quote_bid(asked).await.unwrap().into_inner().quotes;
-        assert_eq!((quotes[0].entry_price_micros, quotes[0].unfilled_reason()), (None, UnfilledReason::OwnSupply));
+        assert_eq!(
+            (quotes[0].entry_price_micros, quotes[0].unfilled_reason()),
+            (None, UnfilledReason::OwnSupply)
+        );
         assert_eq!(quotes[0].nodes, ceiling_micros.map(|_| 0));
     }
 

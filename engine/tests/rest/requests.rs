@@ -51,6 +51,34 @@ async fn no_cache_keeps_an_answer_and_no_browser_guesses_what_it_is() {
 }
 
 #[tokio::test]
+async fn the_limits_of_an_account_are_numbers_of_the_api() {
+    let world = World::new().await;
+    let account = world.client("t1").get("/v1/account").await;
+    let limits = account.json["limits"].as_object().expect("all are present");
+    for (name, limit) in limits {
+        assert!(limit.as_str().is_none_or(|digits| digits.len() <= 19), "{name}: {limit}");
+    }
+}
+
+#[tokio::test]
+async fn no_text_of_a_query_has_control_characters() {
+    let world = World::new().await;
+    for (path, field) in [
+        ("/v1/bids?account=%00", "account"),
+        ("/v1/allocations?account=a%00", "account"),
+        ("/v1/charges?account=%00", "account"),
+        ("/v1/statement?account=%1b", "account"),
+        ("/v1/events?filter.account=%00", "filter.account"),
+        ("/v1/accounts?page_token=p%00", "page_token"),
+        ("/v1/instance-types?page_token=p%00", "page_token"),
+        ("/v1/statement?page_token=p%00", "page_token"),
+    ] {
+        let refused = world.client("admin").get(path).await;
+        assert_eq!((refused.status, refused.code(), refused.field()), (400, "BAD_FIELD", field), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn an_idempotency_key_is_the_client_key() {
     let world = World::new().await;
     let tenant = world.client("t1");

@@ -97,7 +97,8 @@ impl Exchange {
             (Some(Unfilled::OwnSupply), ceiling.map(|_| (0, 0)))
         } else {
             entry_price = self.entry_price_of(market, nodes);
-            let unfilled = ceiling.and_then(|ceiling| self.quoted_obstacle(market, ceiling, nodes, entry_price));
+            let unfilled =
+                ceiling.and_then(|ceiling| self.quoted_obstacle(market, ceiling, nodes, entry_price));
             (unfilled, ceiling.map(|ceiling| self.would_take(market, ceiling, nodes)))
         };
         MarketQuote {
