@@ -113,7 +113,7 @@ subscribers:
 crashes times="50":
     KUBEBID_CRASHES={{times}} cargo test -p kubebid --test engine postgres_crashes -- --nocapture
 
-# core and model side by side, ten million commands (about ten minutes)
+# core and model side by side, ten million commands, and as many with funds (about half an hour)
 same commands="10000000" seed="1000000":
     KUBEBID_COMMANDS={{commands}} KUBEBID_SEED={{seed}} cargo test --release -p market-sim --test same -- --nocapture
 

@@ -340,7 +340,13 @@ impl Auditor {
                 market.rules = market.announced.take().unwrap_or_else(|| market.rules.clone());
                 Ok(())
             }
-            Fact::Rejected { .. } | Fact::Repeated { .. } => Ok(()),
+            Fact::NoticeMoved { node, deadline } => self.notice_moved(node, *deadline),
+            Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
+            | Fact::Rejected { .. }
+            | Fact::Repeated { .. } => Ok(()),
         }
     }
 
@@ -415,6 +421,9 @@ fn is_of_a_command(fact: &Fact) -> bool {
         | Fact::BidPlaced { .. }
         | Fact::BidAmended { .. }
         | Fact::Ready { .. }
+        | Fact::Funded { .. }
+        | Fact::BudgetSet { .. }
+        | Fact::RenewalSet { .. }
         | Fact::Rejected { .. }
         | Fact::Repeated { .. } => true,
         Fact::BidClosed { reason, .. } => *reason == CloseReason::Cancelled,
@@ -441,6 +450,8 @@ fn is_of_a_command(fact: &Fact) -> bool {
         | Fact::Claimed { .. }
         | Fact::Charged { .. }
         | Fact::MarketEnded { .. }
+        | Fact::NoticeMoved { .. }
+        | Fact::BudgetRenewed { .. }
         | Fact::PriceChanged { .. } => false,
     }
 }
@@ -462,6 +473,7 @@ fn market_of(fact: &Fact) -> Option<MarketId> {
         Fact::Allocated { node }
         | Fact::NoticeStarted { node, .. }
         | Fact::NoticeRescinded { node, .. }
+        | Fact::NoticeMoved { node, .. }
         | Fact::Claimed { node, .. }
         | Fact::ClaimDropped { node, .. }
         | Fact::Ended { node, .. } => Some(node.unit.market),
@@ -471,6 +483,10 @@ fn market_of(fact: &Fact) -> Option<MarketId> {
         | Fact::Ready { .. }
         | Fact::Charged { .. }
         | Fact::PriceChanged { .. }
+        | Fact::Funded { .. }
+        | Fact::BudgetSet { .. }
+        | Fact::BudgetRenewed { .. }
+        | Fact::RenewalSet { .. }
         | Fact::Rejected { .. }
         | Fact::Repeated { .. } => None,
     }

@@ -9,13 +9,14 @@ use serde_json::{Map, Value};
 use std::path::Path;
 
 /// Their order within an answer counts; that of all others does not.
-const ORDERED: [&str; 11] = [
+const ORDERED: [&str; 12] = [
     "BidPlaced",
     "BidAmended",
     "Allocated",
     "Ready",
     "NoticeStarted",
     "NoticeRescinded",
+    "NoticeMoved",
     "Claimed",
     "ClaimDropped",
     "Ended",
@@ -53,6 +54,9 @@ struct Expected {
     bids: Object,
     allocations: Object,
     money: Value,
+    /// Absent if no account is funded.
+    #[serde(default)]
+    accounts: Object,
 }
 
 fn read<T: DeserializeOwned>(file: &str) -> Vec<T> {
@@ -121,7 +125,8 @@ fn compare(want: &Expected, got: &Expected) -> Result<(), String> {
     compare_rows("markets", &want.markets, &got.markets)?;
     compare_rows("bids", &want.bids, &got.bids)?;
     compare_rows("allocations", &want.allocations, &got.allocations)?;
-    same("money", &want.money, &picked(&got.money, &want.money))
+    same("money", &want.money, &picked(&got.money, &want.money))?;
+    compare_rows("accounts", &want.accounts, &got.accounts)
 }
 
 /// The first difference, if any.
@@ -161,8 +166,18 @@ fn the_exchange_answers_the_streams() {
 }
 
 #[test]
+fn the_exchange_answers_the_stories_of_funds() {
+    play_all("funds.jsonl", || Box::new(Exchange::new()));
+}
+
+#[test]
 fn the_model_answers_the_scenarios() {
     play_all("scenarios.jsonl", || Box::new(Model::new()));
+}
+
+#[test]
+fn the_model_answers_the_stories_of_funds() {
+    play_all("funds.jsonl", || Box::new(Model::new()));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn words_that_the_market_refuses_itself_pass() {
 #[test]
 fn what_is_written_is_read_again() {
     let mut lines: Vec<String> = Vec::new();
-    for file in ["scenarios.jsonl", "streams.jsonl"] {
+    for file in ["scenarios.jsonl", "streams.jsonl", "funds.jsonl"] {
         let path = format!("{}/../conformance/{file}", env!("CARGO_MANIFEST_DIR"));
         for case in std::fs::read_to_string(path).expect("the cases are in the repository").lines() {
             let case: serde_json::Value = serde_json::from_str(case).expect("a case");

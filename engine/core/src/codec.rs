@@ -2,8 +2,8 @@
 //! length and UTF-8; a variant is one byte that is never used for another variant.
 
 use crate::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, StampedCommand,
-    TimeInForce,
+    CancelMode, Command, FundChange, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue,
+    StampedCommand, TimeInForce,
 };
 use crate::types::money::Price;
 use crate::types::units::{
@@ -129,6 +129,11 @@ impl Writer {
         self.0.push(n as u8);
     }
 
+    /// Writes a signed number as the unsigned one of ZigZag: 0, −1, 1, −2 are 0, 1, 2, 3.
+    pub(crate) fn signed(&mut self, n: i64) {
+        self.number(((n << 1) ^ (n >> 63)) as u64);
+    }
+
     pub(crate) fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.0.extend_from_slice(text.as_bytes());
@@ -206,6 +211,31 @@ impl Writer {
                 self.byte(14);
                 self.text(provider.as_str());
                 self.text(market.as_str());
+            }
+            Command::Fund { account, change } => {
+                self.byte(15);
+                self.text(account.as_str());
+                match change {
+                    FundChange::Add(amount) => {
+                        self.byte(0);
+                        self.signed(*amount);
+                    }
+                    FundChange::Set(amount) => {
+                        self.byte(1);
+                        self.signed(*amount);
+                    }
+                    FundChange::Unlimited => self.byte(2),
+                }
+            }
+            Command::SetBudget { account, monthly, roll_over } => {
+                self.byte(16);
+                self.text(account.as_str());
+                self.option(*monthly, Writer::signed);
+                self.flag(*roll_over);
+            }
+            Command::SetRenewal { renewal } => {
+                self.byte(17);
+                self.number(renewal.0);
             }
         }
     }
@@ -305,6 +335,11 @@ impl<'a> Reader<'a> {
             }
         }
         Err(DecodeError::NumberTooLarge)
+    }
+
+    pub(crate) fn signed(&mut self) -> Result<i64, DecodeError> {
+        let n: u64 = self.number()?;
+        Ok((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
@@ -407,6 +442,21 @@ impl<'a> Reader<'a> {
                 provider: self.account_name()?,
                 units: RestingUnits::AllIn(self.market_name()?),
             },
+            15 => Command::Fund {
+                account: self.account_name()?,
+                change: match self.byte()? {
+                    0 => FundChange::Add(self.signed()?),
+                    1 => FundChange::Set(self.signed()?),
+                    2 => FundChange::Unlimited,
+                    other => return Err(DecodeError::UnknownVariant(other)),
+                },
+            },
+            16 => Command::SetBudget {
+                account: self.account_name()?,
+                monthly: self.option(Reader::signed)?,
+                roll_over: self.flag()?,
+            },
+            17 => Command::SetRenewal { renewal: Micros(self.number()?) },
             other => return Err(DecodeError::UnknownVariant(other)),
         })
     }

@@ -111,10 +111,52 @@ pub enum Command {
     },
     /// Settles what is due by the time of the command, and does nothing else (R1).
     AdvanceTime,
+    /// Changes the funds of an account (R19). It needs a client key, from the account's keys of funds (R16).
+    Fund {
+        /// The account whose funds change. An account that no command has named is created.
+        account: AccountName,
+        /// The change.
+        change: FundChange,
+    },
+    /// Sets or ends the monthly budget of an account (R19). An unlimited account becomes funded with it.
+    SetBudget {
+        /// The account of the budget. An account that no command has named is created.
+        account: AccountName,
+        /// The amount of each month, in micro-dollars, from 0 to [`FUND_MAX`]; None ends the budget.
+        monthly: Option<i64>,
+        /// True if the amount is added to what is left at the end of a month. It has no effect without an amount.
+        roll_over: bool,
+    },
+    /// Sets the time between two renewals of a funded account, for each account from its next renewal (R19).
+    SetRenewal {
+        /// The time, in microseconds, within [`RENEWAL_RANGE`].
+        renewal: Micros,
+    },
+}
+
+/// The largest amount of a [`Command::Fund`] or [`Command::SetBudget`], in micro-dollars.
+pub const FUND_MAX: i64 = 1_000_000_000_000_000_000;
+
+/// The time between two renewals of a funded account until a command sets it, in microseconds (R19).
+pub const DEFAULT_RENEWAL: Micros = Micros::seconds(300);
+
+/// The times that [`Command::SetRenewal`] may set.
+pub const RENEWAL_RANGE: std::ops::RangeInclusive<Micros> = Micros::seconds(1)..=Micros::DAY;
+
+/// A change of the funds of an account (R19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FundChange {
+    /// Adds an amount in micro-dollars, which may be negative: a cut. From −[`FUND_MAX`] to [`FUND_MAX`].
+    Add(i64),
+    /// Sets what is left to spend, in micro-dollars, from 0 to [`FUND_MAX`].
+    Set(i64),
+    /// Makes the account unlimited, and ends its budget.
+    Unlimited,
 }
 
 impl Command {
-    /// Returns the account to which the command belongs, and whose keys it may use.
+    /// Returns the account to which the command belongs: that of the sender, or the one that is funded. Its keys
+    /// are those of [`Command::key_space`].
     pub fn account(&self) -> Option<&AccountName> {
         match self {
             Command::PutOffer { provider, .. }
@@ -126,12 +168,44 @@ impl Command {
             | Command::CancelBid { tenant, .. }
             | Command::ReleaseAllocation { tenant, .. } => Some(tenant),
             Command::ReportReady { by, .. } => by.as_ref(),
+            Command::Fund { account, .. } | Command::SetBudget { account, .. } => Some(account),
             Command::OpenMarket { .. }
             | Command::ChangeRules { .. }
             | Command::CloseMarket { .. }
+            | Command::SetRenewal { .. }
             | Command::AdvanceTime => None,
         }
     }
+
+    /// Returns the space of the command's client key. Equal keys of one account in two spaces are two keys (R16).
+    pub fn key_space(&self) -> KeySpace {
+        match self {
+            Command::Fund { .. } | Command::SetBudget { .. } => KeySpace::Funds,
+            Command::PutOffer { .. }
+            | Command::WithdrawUnit { .. }
+            | Command::ReportUnitLost { .. }
+            | Command::ResumeUnits { .. }
+            | Command::PlaceBid(_)
+            | Command::AmendBid { .. }
+            | Command::CancelBid { .. }
+            | Command::ReleaseAllocation { .. }
+            | Command::ReportReady { .. }
+            | Command::OpenMarket { .. }
+            | Command::ChangeRules { .. }
+            | Command::CloseMarket { .. }
+            | Command::SetRenewal { .. }
+            | Command::AdvanceTime => KeySpace::Account,
+        }
+    }
+}
+
+/// A space of client keys of one account (R16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeySpace {
+    /// The keys of the commands that the account sends.
+    Account,
+    /// The keys of the commands that give the account funds or a budget (R19).
+    Funds,
 }
 
 /// The resting units that a provider resumes (R11).

@@ -2,5 +2,6 @@
 
 mod allocations;
 mod bids;
+mod funds;
 mod markets;
 mod offers;

@@ -1,7 +1,7 @@
 //! The events of the market: what a command changed, in order.
 
 use crate::types::market_list::MarketList;
-use crate::types::money::{Amount, Price};
+use crate::types::money::{Amount, Funds, Price};
 use crate::types::numbers::Numbers;
 use crate::types::reject::Reject;
 use crate::types::units::{AccountId, AllocationId, BidId, InstanceType, MarketId, Micros, Seq, UnitId};
@@ -167,6 +167,13 @@ pub enum Fact {
         /// The reason of the notice.
         reason: NoticeReason,
     },
+    /// The deadline of a notice became an earlier one, because the account of its holder cannot pay for longer (R19).
+    NoticeMoved {
+        /// The node that is to be given up.
+        node: Node,
+        /// The new deadline, in microseconds since 1970.
+        deadline: Micros,
+    },
     /// A notice was taken back: the holder keeps its node (R6).
     NoticeRescinded {
         /// The node that is no longer under notice.
@@ -223,6 +230,36 @@ pub enum Fact {
         market: MarketId,
         /// All five numbers after the change.
         numbers: Numbers,
+    },
+    /// The funds of an account were changed (R19).
+    Funded {
+        /// The account.
+        account: AccountId,
+        /// Its funds after the command, in micro-dollars; None if it is unlimited, and then it has no budget.
+        funds: Option<Funds>,
+    },
+    /// The monthly budget of an account was set or ended (R19).
+    BudgetSet {
+        /// The account.
+        account: AccountId,
+        /// The amount of each month, in micro-dollars; None if the budget was ended.
+        monthly: Option<i64>,
+        /// True if the amount is added to what is left; false without an amount.
+        roll_over: bool,
+        /// The funds after the command, in micro-dollars; None if the account is unlimited.
+        funds: Option<Funds>,
+    },
+    /// A month began, and an account got its budget (R19).
+    BudgetRenewed {
+        /// The account.
+        account: AccountId,
+        /// Its funds after that, in micro-dollars.
+        funds: Funds,
+    },
+    /// The time between renewals was set, for each account from its next renewal (R19).
+    RenewalSet {
+        /// The time, in microseconds.
+        renewal: Micros,
     },
     /// A command was refused, and changed nothing (R16).
     Rejected {
@@ -308,6 +345,11 @@ event_kinds! {
     MarketEnded = "market_ended",
     UnitResting = "unit_resting",
     UnitResumed = "unit_resumed",
+    NoticeMoved = "notice_moved",
+    Funded = "funded",
+    BudgetSet = "budget_set",
+    BudgetRenewed = "budget_renewed",
+    RenewalSet = "renewal_set",
 }
 
 macro_rules! words {
@@ -354,6 +396,8 @@ words! {
         CapacityWithdrawn = "CAPACITY_WITHDRAWN",
         /// The provider raised the reserve above the holder's ceiling (R11).
         ReserveRaised = "RESERVE_RAISED",
+        /// The holder's account cannot pay for the node for longer (R19).
+        Funds = "FUNDS",
     }
     /// The cause of a claim.
     ClaimCause {
@@ -411,6 +455,8 @@ words! {
         UnitLost = "UNIT_LOST",
         /// The node was not reported ready in time (R11).
         StartTimeout = "START_TIMEOUT",
+        /// The deadline of a `FUNDS` notice was reached (R19).
+        Funds = "FUNDS",
     }
     /// The reason of a charge.
     ChargeReason {
@@ -430,6 +476,8 @@ words! {
         StartTimeout = "START_TIMEOUT",
         /// A claim ended in a way that costs `min_charge` (R15).
         ClaimDropped = "CLAIM_DROPPED",
+        /// The node ended as `FUNDS`; at least `min_charge` is billed (R19).
+        Funds = "FUNDS",
     }
 }
 
@@ -439,6 +487,7 @@ impl From<NoticeReason> for EndReason {
             NoticeReason::Outbid => EndReason::Outbid,
             NoticeReason::CapacityWithdrawn => EndReason::CapacityWithdrawn,
             NoticeReason::ReserveRaised => EndReason::ReserveRaised,
+            NoticeReason::Funds => EndReason::Funds,
         }
     }
 }
@@ -453,6 +502,7 @@ impl From<EndReason> for ChargeReason {
             EndReason::Regrouped => ChargeReason::Regrouped,
             EndReason::UnitLost => ChargeReason::UnitLost,
             EndReason::StartTimeout => ChargeReason::StartTimeout,
+            EndReason::Funds => ChargeReason::Funds,
         }
     }
 }

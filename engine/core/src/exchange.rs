@@ -7,9 +7,10 @@ use crate::codec::Content;
 use crate::collections::dense_map::DenseMap;
 use crate::collections::id_map::{ByName, MarketSet};
 use crate::collections::sorted_map::SortedSet;
-use crate::command::{Command, StampedCommand};
+use crate::command::{Command, KeySpace, StampedCommand};
 use crate::event::{Bidder, Event, Fact, Node};
 use crate::settlement_details::SettlementDetail;
+use crate::state::account_funds::AccountFunds;
 use crate::state::account_usage::AccountUsage;
 use crate::state::bids::Bids;
 use crate::state::idempotency::{First, Keys};
@@ -28,7 +29,7 @@ use crate::types::units::{
     AccountId, AccountName, AllocationId, BidId, MarketId, MarketName, Micros, Names, Seq, UnitId,
 };
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All markets, bids and offers. [`Auction::apply`] is deterministic: the same commands give the same
 /// events.
@@ -62,7 +63,17 @@ pub struct Exchange {
     pub(crate) ending: Vec<BidId>,
     /// Closing markets that have no units left.
     pub(crate) emptied: MarketSet,
-    /// The account that sent the current command.
+    /// The time between renewals that a command set (R19); None stands for the default.
+    pub(crate) renewal: Option<Micros>,
+    /// The funded accounts.
+    pub(crate) funded: SortedSet<AccountId>,
+    /// Accounts whose funds or reservations changed since the books followed.
+    pub(crate) stale_funds: Vec<AccountId>,
+    /// Accounts that may have to begin or end to be renewed, once settled.
+    pub(crate) unrenewed: Vec<AccountId>,
+    /// Accounts of bids that lacked money to give up a claim.
+    pub(crate) short_accounts: BTreeSet<AccountId>,
+    /// The account that sent the current command, or the one that it funds.
     pub(crate) caller: AccountId,
     /// The IOC bid of the command that is being settled (R14).
     pub(crate) immediate: Option<BidId>,
@@ -78,6 +89,10 @@ pub struct Exchange {
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub(crate) keys: Keys,
+    /// The keys of the commands that fund it (R19).
+    pub(crate) keys_of_funds: Option<Box<Keys>>,
+    /// None if it is unlimited.
+    pub(crate) funds: Option<Box<AccountFunds>>,
     /// Its active bids by number, with some that have ended since the list was last cleaned.
     pub(crate) bids: Vec<BidId>,
     pub(crate) open: AccountUsage,
@@ -203,14 +218,14 @@ impl Exchange {
         let at = self.now;
         let account = stamped.command.account().map(|name| self.account_named(name));
         self.caller = account.unwrap_or_default();
-        let key = account.zip(stamped.key.as_ref());
+        let (key, space) = (account.zip(stamped.key.as_ref()), stamped.command.key_space());
         let content = || content.unwrap_or_else(|| Content::of(&stamped.command));
         if let Some((account, key)) = key
-            && let Some(known) = self.accounts[account.0 as usize].keys.find(key, at)
+            && let Some(known) = self.keys(account, space).find(key, at)
         {
             return (self.seq, self.answer_again(known, content()));
         }
-        let outcome = match self.execute(&stamped.command) {
+        let outcome = match self.execute(&stamped.command, stamped.key.is_some()) {
             Ok(()) => {
                 self.settle();
                 Outcome::Accepted
@@ -222,9 +237,18 @@ impl Exchange {
         };
         if let Some((account, key)) = key {
             let first = First::of(self.seq, content(), outcome);
-            self.accounts[account.0 as usize].keys.remember(key.clone(), at, first);
+            self.keys(account, space).remember(key.clone(), at, first);
         }
         (self.seq, outcome)
+    }
+
+    /// Returns the keys of an account in one of their spaces (R16).
+    fn keys(&mut self, account: AccountId, space: KeySpace) -> &mut Keys {
+        let account = &mut self.accounts[account.0 as usize];
+        match space {
+            KeySpace::Account => &mut account.keys,
+            KeySpace::Funds => account.keys_of_funds.get_or_insert_with(|| Box::new(Keys::of_funds())),
+        }
     }
 
     /// Answers a command whose key is known: with the first answer, or with a conflict (R16).
@@ -239,7 +263,7 @@ impl Exchange {
 
     /// Executes a command. Every check comes before the first change, because a refused command
     /// changes nothing (R16).
-    fn execute(&mut self, command: &Command) -> Result<(), Reject> {
+    fn execute(&mut self, command: &Command, has_key: bool) -> Result<(), Reject> {
         match command {
             Command::OpenMarket { market, rules } => self.open_market(market, rules),
             Command::ChangeRules { market, rules } => self.change_rules(market, rules),
@@ -258,6 +282,9 @@ impl Exchange {
             Command::ReleaseAllocation { allocation, tenant: _ } => self.release_allocation(*allocation),
             Command::ReportReady { allocation, by } => self.report_ready(*allocation, by.is_some()),
             Command::AdvanceTime => Ok(()),
+            Command::Fund { change, account: _ } => self.fund(*change, has_key),
+            Command::SetBudget { monthly, roll_over, account: _ } => self.set_budget(*monthly, *roll_over),
+            Command::SetRenewal { renewal } => self.set_renewal(*renewal),
         }
     }
 
@@ -342,11 +369,18 @@ impl Exchange {
     pub(crate) fn do_what_is_due(&mut self) -> bool {
         let Some(due) = self.take_due() else { return false };
         match due {
+            // Closing markets end before.
+            Due::Month(_) | Due::Renewal(_) if !self.emptied.is_empty() => {
+                self.timers.set(self.now, due);
+                return self.end_emptied_market();
+            }
             Due::ProtectionEnds(id) => self.reindex_allocation(id),
             Due::ReserveCounts(id) => self.reserve_counts(id),
             Due::Deadline(id) => self.deadline(id),
             Due::StartTimeout(id) => self.start_timeout(id),
             Due::Expiry(id) => self.expire(id),
+            Due::Month(account) => self.begin_month(account),
+            Due::Renewal(account) => self.renew(account),
         }
         true
     }

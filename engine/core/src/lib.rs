@@ -34,6 +34,6 @@ pub use queries::views;
 pub use state::account_usage;
 pub use types::market_rules::MarketRules;
 pub use types::market_state::MarketState;
-pub use types::money::{Amount, Price};
+pub use types::money::{Amount, Funds, Price};
 pub use types::reject::Reject;
 pub use types::{market_list, market_rules, market_state, money, numbers, reject, state_dump, units};

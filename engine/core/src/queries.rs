@@ -3,6 +3,7 @@
 mod accounts;
 mod depth;
 mod dump;
+mod funds;
 mod market_quote;
 mod refusal_detail;
 mod unfilled;

@@ -5,6 +5,7 @@ use crate::collections::dense_map::{DenseMap, Number};
 use crate::collections::sorted_map::SortedSet;
 use crate::event::{Bidder, NoticeReason, Scope};
 use crate::exchange::{Account, Exchange, Market};
+use crate::state::account_funds::{AccountFunds, Budget, Renewal, Reservation};
 use crate::state::bids::BidRecord;
 use crate::state::idempotency::{First, Keys};
 use crate::state::scopes::Scopes;
@@ -12,15 +13,16 @@ use crate::state::timers::Due;
 use crate::state::{Allocation, Bid, BidTerms, Claim, Expiry, Notice, Offer, Running, Unit};
 use crate::types::market_rules::{MarketRules, Pricing};
 use crate::types::market_state::MarketState;
-use crate::types::money::{Amount, Bill, Price, Totals};
+use crate::types::money::{Amount, Bill, Funds, Price, Totals};
 use crate::types::reject::Reject;
 use crate::types::units::{
     AccountId, AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketId, MarketName, Micros, Seq,
     UnitId,
 };
+use std::collections::BTreeMap;
 
 /// The version of the bytes. A snapshot of another version is not read; the journal is replayed instead.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
 
 impl Exchange {
     /// Returns the state as bytes. It may be called only between commands, because a half-settled
@@ -34,9 +36,12 @@ impl Exchange {
         w.number(self.last_claim);
         w.number(self.totals.debits.0);
         w.number(self.totals.fees.0);
+        w.number(self.renewal_in_force().0);
         w.list(self.names.accounts.iter().zip(&self.accounts), |w, (name, account)| {
             w.text(name.as_str());
             w.keys(&account.keys);
+            w.option(account.keys_of_funds.as_deref(), Writer::keys);
+            w.option(account.funds.as_deref(), Writer::funds);
         });
         w.list(self.names.markets.iter().zip(&self.markets), |w, (name, market)| {
             w.text(name.as_str());
@@ -76,10 +81,15 @@ impl Exchange {
         let (debits, fees) = (r.number()?, r.number()?);
         exchange.totals =
             Totals { debits: Amount(debits), credits: Amount(debits - fees), fees: Amount(fees) };
-        for (name, keys) in r.list(|r| Ok((AccountName::new(r.text()?), r.keys()?)))? {
-            exchange.account_ids.insert(name.clone(), AccountId(exchange.names.accounts.len() as u32));
+        exchange.renewal = Some(Micros(r.number()?));
+        for (name, account) in r.list(|r| Ok((AccountName::new(r.text()?), r.account()?)))? {
+            let id = AccountId(exchange.names.accounts.len() as u32);
+            exchange.account_ids.insert(name.clone(), id);
             exchange.names.accounts.push(name);
-            exchange.accounts.push(Account { keys, ..Account::default() });
+            if account.funds.is_some() {
+                exchange.funded.insert(id);
+            }
+            exchange.accounts.push(account);
         }
         for (name, market) in r.list(|r| Ok((MarketName::new(r.text()?), r.market()?)))? {
             exchange.list_market(&name, market);
@@ -122,13 +132,12 @@ impl Exchange {
             }
         }
         for id in counting {
+            self.bid_mut(id).is_funded = self.funds_of(self.bid(id).terms.tenant).is_some();
             self.reindex_bid_and_nodes(id);
         }
-        for i in 0..self.markets.len() {
-            let market = &mut self.markets[i];
+        for market in &mut self.markets {
             let tariff = market.tariff();
             market.meter.set(self.now, tariff);
-            self.markets[i].numbers = Some(self.numbers(MarketId(i as u32)));
         }
         for (id, _, bill) in bills {
             if self.allocation(id).ready.is_some() {
@@ -139,7 +148,32 @@ impl Exchange {
                 self.allocation_mut(id).running = Some(Running { base, ..running });
             }
         }
+        for account in self.funded.iter().collect::<Vec<_>>() {
+            self.rebuild_funds(account);
+        }
+        for i in 0..self.markets.len() {
+            self.markets[i].numbers = Some(self.numbers(MarketId(i as u32)));
+        }
         self.dirty.clear();
+    }
+
+    /// Sets the timers of a funded account. What its unfunded nodes lack is known only after their meters run.
+    fn rebuild_funds(&mut self, account: AccountId) {
+        let funds = self.funds_of(account).expect("a funded account");
+        let (renewal, budget, unfunded) = (funds.renewal, funds.budget, funds.unfunded());
+        let claims = funds.claims();
+        if let Some(renewal) = renewal {
+            self.timers.set(renewal.next, Due::Renewal(account));
+        }
+        if let Some(budget) = budget {
+            self.timers.set(budget.next_month, Due::Month(account));
+        }
+        for node in unfunded {
+            self.reindex_allocation(node);
+        }
+        for (_, claim) in claims {
+            self.note_short(claim.bid);
+        }
     }
 
     fn rebuild_node(&mut self, id: AllocationId, allocation: Allocation) {
@@ -191,6 +225,39 @@ impl Writer {
             self.number(first.content.0);
             self.option(first.refusal, |w, refusal| w.text(refusal.code()));
         }
+    }
+
+    fn funds(&mut self, funds: &AccountFunds) {
+        self.wide(funds.funds().0);
+        self.option(funds.renewal, |w, renewal| {
+            w.number(renewal.span.0);
+            w.number(renewal.next.0);
+        });
+        self.option(funds.budget, |w, budget| {
+            w.signed(budget.monthly);
+            w.flag(budget.roll_over);
+            w.number(budget.next_month.0);
+        });
+        self.list(funds.bids().into_iter(), |w, (bid, highest)| {
+            w.number(bid.0);
+            w.number(highest.0);
+        });
+        for reservations in [funds.nodes(), funds.claims()] {
+            self.list(reservations.into_iter(), |w, (id, reservation)| {
+                w.number(id.0);
+                w.number(reservation.bid.0);
+                w.number(reservation.base.0);
+                w.number(reservation.renewal.0);
+                w.number(reservation.tail.0);
+                w.number(reservation.floor.0);
+                w.flag(reservation.is_unfunded);
+            });
+        }
+    }
+
+    /// Writes a signed number as the unsigned one of ZigZag.
+    fn wide(&mut self, n: i128) {
+        self.number(((n << 1) ^ (n >> 127)).cast_unsigned());
     }
 
     fn market(&mut self, market: &Market) {
@@ -282,8 +349,53 @@ impl Writer {
 }
 
 impl Reader<'_> {
-    fn keys(&mut self) -> Result<Keys, DecodeError> {
-        let mut keys = Keys::default();
+    fn account(&mut self) -> Result<Account, DecodeError> {
+        Ok(Account {
+            keys: self.keys(Keys::default())?,
+            keys_of_funds: self.option(|r| r.keys(Keys::of_funds()))?.map(Box::new),
+            funds: self.option(Reader::funds)?.map(Box::new),
+            ..Account::default()
+        })
+    }
+
+    fn funds(&mut self) -> Result<AccountFunds, DecodeError> {
+        let mut funds = AccountFunds::new(Funds(self.wide()?));
+        funds.renewal =
+            self.option(|r| Ok(Renewal { span: Micros(r.number()?), next: Micros(r.number()?) }))?;
+        funds.budget = self.option(|r| {
+            Ok(Budget { monthly: r.signed()?, roll_over: r.flag()?, next_month: Micros(r.number()?) })
+        })?;
+        let highest = self.list(|r| Ok((BidId(r.number()?), Price(r.number()?))))?;
+        let highest: BTreeMap<BidId, Price> = highest.into_iter().collect();
+        let of = |bid: BidId| highest.get(&bid).copied().unwrap_or_default();
+        for (id, reservation) in self.list(Reader::reservation)? {
+            funds.reserve_node(id, of(reservation.bid), reservation);
+        }
+        for (id, reservation) in self.list(Reader::reservation)? {
+            funds.reserve_claim(id, of(reservation.bid), reservation);
+        }
+        Ok(funds)
+    }
+
+    fn reservation(&mut self) -> Result<(AllocationId, Reservation), DecodeError> {
+        let id = AllocationId(self.number()?);
+        let reservation = Reservation {
+            bid: BidId(self.number()?),
+            base: Bill(self.number()?),
+            renewal: Micros(self.number()?),
+            tail: Micros(self.number()?),
+            floor: Price(self.number()?),
+            is_unfunded: self.flag()?,
+        };
+        Ok((id, reservation))
+    }
+
+    fn wide(&mut self) -> Result<i128, DecodeError> {
+        let n: u128 = self.number()?;
+        Ok((n >> 1).cast_signed() ^ -(n & 1).cast_signed())
+    }
+
+    fn keys(&mut self, mut keys: Keys) -> Result<Keys, DecodeError> {
         for _ in 0..self.number::<u64>()? {
             let at = Micros(self.number()?);
             let key = ClientKey::new(self.text()?);

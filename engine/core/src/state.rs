@@ -1,5 +1,6 @@
 //! The state of a bid, an allocation, an offer.
 
+pub(crate) mod account_funds;
 pub mod account_usage;
 pub(crate) mod bids;
 pub(crate) mod idempotency;
@@ -75,6 +76,8 @@ pub(crate) struct Bid {
     pub(crate) is_rescuable: bool,
     /// True if the rescue has to be computed again.
     pub(crate) rescue_is_stale: bool,
+    /// True if its account is funded (R19). Most are not, and then no step reads the account.
+    pub(crate) is_funded: bool,
     /// True if it is counted in the account usage of its tenant, with `counted_nodes`.
     pub(crate) is_counted: bool,
     pub(crate) counted_nodes: u32,
@@ -96,6 +99,7 @@ impl Bid {
             handles: None,
             is_rescuable: false,
             rescue_is_stale: false,
+            is_funded: false,
             is_counted: false,
             counted_nodes: 0,
         }
@@ -145,7 +149,13 @@ impl Bid {
         }
     }
 
-    /// Returns the handle in the ladder of the `at`-th of its markets.
+    /// Returns the handle in the ladder of the `at`-th of its markets, if the ladder has the bid.
+    pub(crate) fn handle_in(&self, at: usize) -> Option<Handle> {
+        let Some(further) = at.checked_sub(1) else { return self.handle };
+        self.handles.as_ref()?.get(further).copied().flatten()
+    }
+
+    /// Returns the place for that handle.
     pub(crate) fn handle(&mut self, at: usize) -> &mut Option<Handle> {
         let Some(further) = at.checked_sub(1) else { return &mut self.handle };
         let handles = self.handles.get_or_insert_default();
@@ -274,7 +284,7 @@ impl Notice {
     pub(crate) fn is_of_provider(self) -> bool {
         match self.reason {
             NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => true,
-            NoticeReason::Outbid => false,
+            NoticeReason::Outbid | NoticeReason::Funds => false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Values that commands, events and answers have in common.
 
+pub(crate) mod calendar;
 pub mod market_list;
 pub mod market_rules;
 pub mod market_state;

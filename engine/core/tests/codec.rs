@@ -2,7 +2,9 @@
 
 use kubebid_core::answer::Outcome;
 use kubebid_core::codec::DecodeError;
-use kubebid_core::command::{CancelMode, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::command::{
+    CancelMode, FundChange, OnPreemption, PlaceBid, RuleChange, RuleValue, TimeInForce,
+};
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, UnitName,
 };
@@ -29,6 +31,7 @@ fn samples() -> Vec<StampedCommand> {
         RuleChange { name: "pricing".into(), value: RuleValue::Word("LowestAccepted".into()) },
     ];
     let cancel = |mode| Command::CancelBid { tenant: account(), bid: BidId(9), mode };
+    let fund = |change| Command::Fund { account: account(), change };
     let amend =
         |ceiling, max_nodes| Command::AmendBid { tenant: account(), bid: BidId(9), ceiling, max_nodes };
     let commands = vec![
@@ -69,6 +72,13 @@ fn samples() -> Vec<StampedCommand> {
         Command::ReportReady { allocation: AllocationId(0), by: Some(account()) },
         Command::AdvanceTime,
         Command::CloseMarket { market: market() },
+        fund(FundChange::Add(-1)),
+        fund(FundChange::Add(i64::MIN)),
+        fund(FundChange::Set(i64::MAX)),
+        fund(FundChange::Unlimited),
+        Command::SetBudget { account: account(), monthly: None, roll_over: false },
+        Command::SetBudget { account: account(), monthly: Some(5), roll_over: true },
+        Command::SetRenewal { renewal: Micros::seconds(300) },
     ];
     let stamps = [(Micros(0), None), (Micros(u64::MAX), Some(ClientKey::new("key")))];
     let stamped = commands.into_iter().flat_map(|command| {

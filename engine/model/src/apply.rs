@@ -17,12 +17,12 @@ impl Auction for Model {
             (Some(account), Some(key)) => match self.keys.recall(account, key, &stamped.command, self.now) {
                 Some(known) => known,
                 None => {
-                    let outcome = self.execute(&stamped.command);
+                    let outcome = self.execute(stamped);
                     self.keys.remember(account, key, &stamped.command, self.now, self.seq, outcome);
                     outcome
                 }
             },
-            (None, _) | (_, None) => self.execute(&stamped.command),
+            (None, _) | (_, None) => self.execute(stamped),
         };
         match outcome {
             Outcome::Accepted => {}
@@ -38,6 +38,7 @@ impl Auction for Model {
             bids: self.bid_pictures(),
             allocations: self.allocation_pictures(),
             totals: self.totals,
+            funded: self.fund_pictures(),
         }
     }
 
@@ -58,6 +59,10 @@ impl Model {
             self.names.accounts.len() - 1
         });
         AccountId(index as u32)
+    }
+
+    fn number_of(&self, name: &AccountName) -> AccountId {
+        self.find_account(name).expect("the command has named it")
     }
 
     /// Settles every due instant up to `at` in turn (R1). A time in the past counts as the present.
@@ -81,12 +86,12 @@ impl Model {
             [deadline, start, raise, Some(a.protected_until)].into_iter().flatten()
         });
         let expiries = self.bids.values().filter(|bid| bid.searching).filter_map(|bid| bid.expire_at);
-        nodes.chain(expiries).filter(|due| *due > self.now).min()
+        nodes.chain(expiries).chain(self.due_of_accounts()).filter(|due| *due > self.now).min()
     }
 
     /// Executes a command and settles. A command that is refused changes nothing (R16).
-    fn execute(&mut self, command: &Command) -> Outcome {
-        let done = match command {
+    fn execute(&mut self, stamped: &StampedCommand) -> Outcome {
+        let done = match &stamped.command {
             Command::OpenMarket { market, rules } => self.check_open(market, rules).map(|(known, rules)| {
                 let id = known.unwrap_or_else(|| self.add_market(market));
                 self.open_market(id, rules);
@@ -125,6 +130,15 @@ impl Model {
                 self.check_ready(*allocation, by.as_ref()).map(|()| self.ready(*allocation))
             }
             Command::AdvanceTime => Ok(()),
+            Command::Fund { account, change } => self
+                .check_fund(stamped.key.is_some(), *change)
+                .map(|()| self.fund(self.number_of(account), *change)),
+            Command::SetBudget { account, monthly, roll_over } => self
+                .check_budget(*monthly)
+                .map(|()| self.set_budget(self.number_of(account), *monthly, *roll_over)),
+            Command::SetRenewal { renewal } => {
+                self.check_renewal(*renewal).map(|()| self.set_renewal(*renewal))
+            }
         };
         match done {
             Ok(()) => {

@@ -21,6 +21,7 @@ impl Model {
             on_preemption: placed.on_preemption.clone(),
             searching: true,
             ceiling_locked_until: Micros(0),
+            highest_ceiling: placed.ceiling,
         };
         self.bids.insert(id, bid);
         self.emit(Fact::BidPlaced {
@@ -50,6 +51,7 @@ impl Model {
         }
         if ceiling > old_ceiling {
             self.lock_ceiling(id);
+            self.raise_highest_ceiling(id, ceiling);
         }
         if ceiling < old_ceiling {
             self.drop_claims_not_allowed_to(id);

@@ -198,7 +198,11 @@ impl Model {
         }
         match ceiling {
             Some(ceiling) if ceiling < bid.ceiling => self.check_lowering(id, ceiling),
-            Some(_) | None => Ok(()),
+            Some(ceiling) => {
+                let added = self.added_by_raise(id, ceiling);
+                refuse_if(!self.covers(bid.tenant, added), Reject::NoFunds)
+            }
+            None => Ok(()),
         }
     }
 

@@ -208,7 +208,7 @@ impl Model {
     /// Gives a bid what it has picked.
     pub(crate) fn give(&mut self, bid: BidId, pick: Pick) {
         match pick.what {
-            What::Free(unit) => self.allocate(bid, unit),
+            What::Free(unit) => self.take_free(bid, unit),
             What::Standing(node) if self.allocations[&node].bid == bid => self.rescind(node),
             What::Standing(node) => self.make_claim(bid, node, ClaimCause::Standing),
             What::Place(node) => {

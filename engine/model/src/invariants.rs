@@ -1,6 +1,7 @@
 //! The invariants of a settled market, checked on the raw state (§4).
 
 mod fold;
+mod funds;
 mod step;
 
 use crate::state::{Allocation, Model};
@@ -29,6 +30,7 @@ pub fn check(model: &Model) -> Verdict {
         model.bid_is_sound(*id)?;
     }
     model.nobody_waits_for_what_is_to_be_had()?;
+    funds::check(model)?;
     let totals = model.totals;
     require(totals.debits.0 == totals.credits.0 + totals.fees.0, || format!("I5: {totals:?}"))?;
     model.is_settled()
@@ -67,7 +69,9 @@ impl Model {
         require(self.units.contains_key(&a.unit), || format!("I1: {id} has no unit"))?;
         let within = match &a.notice {
             None => a.reserve <= a.billed && a.billed <= bid.ceiling,
-            Some(notice) if notice.reason == NoticeReason::Outbid => a.billed == notice.frozen_price,
+            Some(notice) if matches!(notice.reason, NoticeReason::Outbid | NoticeReason::Funds) => {
+                a.billed == notice.frozen_price
+            }
             Some(notice) => a.billed <= notice.frozen_price,
         };
         require(within, || format!("I3: {id} is billed {}: {a:?}", a.billed))?;
@@ -107,7 +111,7 @@ impl Model {
     /// Checks I6, I7, I11 and I19: no unmet bid could be served, and no claimant rescued.
     fn nobody_waits_for_what_is_to_be_had(&self) -> Verdict {
         for id in self.bids_by_priority() {
-            let markets = self.eligible_markets(id);
+            let markets = self.payable_markets(id);
             let ceiling: Price = self.bids[&id].ceiling;
             if self.is_waiting_gang(id) {
                 let picks = self.gang_picks(id, &markets);

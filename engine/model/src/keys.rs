@@ -2,16 +2,18 @@
 
 use kubebid_core::Reject;
 use kubebid_core::answer::Outcome;
-use kubebid_core::command::Command;
+use kubebid_core::command::{Command, KeySpace};
 use kubebid_core::units::{AccountId, ClientKey, Micros, Seq};
 use std::collections::{BTreeMap, VecDeque};
 
 const LIFE: Micros = Micros::DAY;
 const MOST_OF_ONE_ACCOUNT: usize = 1_000_000;
+/// Keys of funds have no life, so that no retry funds twice.
+const MOST_OF_FUNDS: usize = 1_000;
 
-/// The used keys by account, the oldest first.
+/// The used keys by account and space, the oldest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Keys(BTreeMap<AccountId, VecDeque<Used>>);
+pub(crate) struct Keys(BTreeMap<(AccountId, KeySpace), VecDeque<Used>>);
 
 #[derive(Clone, Debug)]
 struct Used {
@@ -20,6 +22,12 @@ struct Used {
     at: Micros,
     seq: Seq,
     refusal: Option<Reject>,
+}
+
+impl Used {
+    fn lives(&self, space: KeySpace, now: Micros) -> bool {
+        space == KeySpace::Funds || now < self.at.after(LIFE)
+    }
 }
 
 impl Keys {
@@ -31,7 +39,9 @@ impl Keys {
         command: &Command,
         now: Micros,
     ) -> Option<Outcome> {
-        let used = self.0.get(&account)?.iter().find(|used| used.key == *key && now < used.at.after(LIFE))?;
+        let space = command.key_space();
+        let mut keys = self.0.get(&(account, space))?.iter();
+        let used = keys.find(|used| used.key == *key && used.lives(space, now))?;
         Some(if used.command == *command {
             Outcome::Repeated { first: used.seq, refusal: used.refusal }
         } else {
@@ -53,9 +63,14 @@ impl Keys {
             Outcome::Rejected(reason) => Some(reason),
             Outcome::Accepted | Outcome::Repeated { .. } => None,
         };
-        let used = self.0.entry(account).or_default();
+        let space = command.key_space();
+        let most = match space {
+            KeySpace::Account => MOST_OF_ONE_ACCOUNT,
+            KeySpace::Funds => MOST_OF_FUNDS,
+        };
+        let used = self.0.entry((account, space)).or_default();
         used.push_back(Used { key: key.clone(), command: command.clone(), at: now, seq, refusal });
-        while used.len() > MOST_OF_ONE_ACCOUNT || used.front().is_some_and(|u| now >= u.at.after(LIFE)) {
+        while used.len() > most || used.front().is_some_and(|used| !used.lives(space, now)) {
             used.pop_front();
         }
     }

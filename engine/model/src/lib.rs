@@ -19,6 +19,7 @@
 //! | `settle` | §3 |
 //! | `price` | R8, R9 |
 //! | `billing` | R15 |
+//! | `reservations`, `funds` | R19 |
 //! | `invariants` | §4 |
 
 #![warn(missing_docs)]
@@ -28,6 +29,7 @@ mod bids;
 mod billing;
 mod checks;
 mod displace;
+mod funds;
 mod gang;
 pub mod invariants;
 mod keys;
@@ -35,6 +37,7 @@ mod nodes;
 mod offers;
 mod price;
 mod rescue;
+mod reservations;
 mod settle;
 mod state;
 

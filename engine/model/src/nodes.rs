@@ -1,5 +1,6 @@
 //! The life of an allocation: begun, ready, noticed, claimed, rescinded, ended (R4, R5, R7, R11).
 
+use crate::reservations::{Reservation, Span};
 use crate::state::{Allocation, Claim, Model, Notice};
 use kubebid_core::command::OnPreemption;
 use kubebid_core::event::{ClaimCause, CloseReason, DropCause, EndReason, Fact, NoticeReason};
@@ -12,7 +13,19 @@ impl Model {
         self.allocations.get_mut(&allocation).expect("not ended")
     }
 
-    pub(crate) fn allocate(&mut self, bid: BidId, unit: UnitId) {
+    pub(crate) fn claim_mut(&mut self, claimed: AllocationId) -> &mut Claim {
+        let notice = self.get_mut(claimed).notice.as_mut().expect("only a notice is claimed");
+        notice.claim.as_mut().expect("claimed")
+    }
+
+    /// Gives a bid a free unit for its unmet demand.
+    pub(crate) fn take_free(&mut self, bid: BidId, unit: UnitId) {
+        self.begin_to_reserve(bid);
+        let span = self.new_span(self.bids[&bid].tenant, unit.market);
+        self.allocate(bid, unit, span);
+    }
+
+    fn allocate(&mut self, bid: BidId, unit: UnitId, span: Option<Span>) {
         self.begun += 1;
         let id = AllocationId(self.begun);
         let rules = self.rules(unit.market);
@@ -28,6 +41,8 @@ impl Model {
             raise: None,
             billed: Price::ZERO,
             bill: Bill::default(),
+            highest_frozen: Price::ZERO,
+            reservation: span.map(|span| Reservation { base: Bill::default(), span, unfunded: false }),
         };
         self.allocations.insert(id, allocation);
         self.emit(Fact::Allocated { node: self.node(id) });
@@ -55,12 +70,31 @@ impl Model {
     pub(crate) fn start_notice(&mut self, allocation: AllocationId, deadline: Micros, reason: NoticeReason) {
         let bid = self.allocations[&allocation].bid;
         let raises_max_nodes = self.takes_from_max_nodes(bid);
+        let frozen_price = self.price_at_notice(allocation);
         let a = self.get_mut(allocation);
-        let frozen_price = a.billed;
+        a.billed = frozen_price;
+        a.highest_frozen = a.highest_frozen.max(frozen_price);
         a.notice = Some(Notice { deadline, reason, frozen_price, claim: None, raises_max_nodes });
         a.raise = None;
         let max_nodes = self.bids[&bid].max_nodes;
         self.emit(Fact::NoticeStarted { node: self.node(allocation), deadline, max_nodes, reason });
+    }
+
+    /// Returns the price last settled. A node that has begun since then has what its bid would have paid (R19).
+    fn price_at_notice(&self, allocation: AllocationId) -> Price {
+        let a = &self.allocations[&allocation];
+        match &self.settled {
+            Some(settled) if !settled.allocations.contains_key(&allocation) => {
+                self.price_of_ended_claim(a.bid, a.unit)
+            }
+            Some(_) | None => a.billed,
+        }
+    }
+
+    /// Moves the deadline of a notice to an earlier time (R19).
+    pub(crate) fn move_notice(&mut self, allocation: AllocationId, deadline: Micros) {
+        self.get_mut(allocation).notice.as_mut().expect("under notice").deadline = deadline;
+        self.emit(Fact::NoticeMoved { node: self.node(allocation), deadline });
     }
 
     /// Lowers `max_nodes` by one if the bid has `CLOSE`. Returns true if it did (R7).
@@ -77,7 +111,9 @@ impl Model {
     /// displaced.
     pub(crate) fn make_claim(&mut self, bid: BidId, allocation: AllocationId, cause: ClaimCause) {
         self.claimed += 1;
-        let claim = Claim { bid, taken: self.claimed };
+        self.begin_to_reserve(bid);
+        let span = self.new_span(self.bids[&bid].tenant, self.allocations[&allocation].unit.market);
+        let claim = Claim { bid, taken: self.claimed, span };
         let notice = self.get_mut(allocation).notice.as_mut().expect("only a notice is claimed");
         let was = notice.claim.replace(claim).map(|was| was.bid);
         self.emit(Fact::Claimed {
@@ -110,11 +146,13 @@ impl Model {
 
     /// Gives a bid a free unit in place of a claim. It is free of charge if both units are of one provider (R15).
     pub(crate) fn rescue(&mut self, claimed: AllocationId, unit: UnitId) {
+        let by = self.allocations[&claimed].claim().expect("claimed").bid;
+        let span = self.new_span(self.bids[&by].tenant, unit.market);
         let claim = self.take_claim(claimed, DropCause::Rescued);
         if self.allocations[&claimed].unit.provider != unit.provider {
             self.charge_dropped_claim(claimed, &claim);
         }
-        self.allocate(claim.bid, unit);
+        self.allocate(claim.bid, unit, span);
     }
 
     fn take_claim(&mut self, allocation: AllocationId, cause: DropCause) -> Claim {
@@ -136,6 +174,7 @@ impl Model {
             let claimed = self.claim_to_give_up(bid).expect("it wanted the node back");
             self.drop_claim(claimed, DropCause::Rescued);
         }
+        self.reserve_again(allocation);
         let offered = self.offer_reserve(unit);
         let from = self.after_notice_and_protection(allocation);
         let a = self.get_mut(allocation);
@@ -153,6 +192,7 @@ impl Model {
             EndReason::Outbid
             | EndReason::CapacityWithdrawn
             | EndReason::ReserveRaised
+            | EndReason::Funds
             | EndReason::Released
             | EndReason::Regrouped => {}
         }
@@ -169,7 +209,7 @@ impl Model {
         } else if timed_out {
             self.rest(node.unit);
         } else if let Some(claim) = a.claim() {
-            self.allocate(claim.bid, node.unit);
+            self.allocate(claim.bid, node.unit, claim.span);
         }
         self.close_if_done(node.bid);
     }

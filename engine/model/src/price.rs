@@ -40,6 +40,7 @@ impl Model {
                 && !self.is_waiting_gang(**id)
                 && self.unmet(**id) > self.under_providers_notice(**id)
                 && self.eligible_markets(**id).contains(&market)
+                && self.takes_part(**id, market)
         });
         losing.map(|(_, bid)| bid.ceiling).max().unwrap_or(Price::ZERO)
     }
@@ -48,7 +49,7 @@ impl Model {
     fn under_providers_notice(&self, bid: BidId) -> u32 {
         let by_provider = self.notices(bid).filter(|(_, notice)| match notice.reason {
             NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => true,
-            NoticeReason::Outbid => false,
+            NoticeReason::Outbid | NoticeReason::Funds => false,
         });
         by_provider.count() as u32
     }
@@ -79,7 +80,7 @@ impl Model {
         match &a.notice {
             None => price,
             Some(notice) => match notice.reason {
-                NoticeReason::Outbid => notice.frozen_price,
+                NoticeReason::Outbid | NoticeReason::Funds => notice.frozen_price,
                 NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => {
                     notice.frozen_price.min(price)
                 }

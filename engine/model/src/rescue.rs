@@ -19,9 +19,18 @@ impl Model {
     pub(crate) fn wants_back(&self, node: AllocationId) -> bool {
         let a = &self.allocations[&node];
         let raises = a.notice.as_ref().is_some_and(|notice| notice.raises_max_nodes);
-        let room = raises || self.room(a.bid) > 0 || !self.claims(a.bid).is_empty();
+        let lacks = self.lacks_to_come_back(node);
+        let tenant = self.bids[&a.bid].tenant;
+        let payable = if raises || self.room(a.bid) > 0 {
+            self.covers(tenant, lacks)
+        } else if let Some(claimed) = self.claim_to_give_up(a.bid) {
+            let given_up = self.reserved_by_claim(claimed) - self.highest_charge_of_claim(claimed);
+            self.covers(tenant, lacks - given_up)
+        } else {
+            false
+        };
         let affordable = self.offer_reserve(a.unit) <= self.holder_ceiling(node);
-        !self.is_leaving(a.unit) && affordable && room
+        !self.is_leaving(a.unit) && affordable && payable
     }
 
     fn is_unclaimed_notice(&self, node: AllocationId) -> bool {
@@ -76,7 +85,7 @@ impl Model {
     fn heir(&self, orphan: AllocationId) -> Option<BidId> {
         let market = self.allocations[&orphan].unit.market;
         for id in self.bids_by_priority() {
-            let markets = self.eligible_markets(id);
+            let markets = self.payable_markets(id);
             let plain = !self.is_waiting_gang(id);
             if !plain || !markets.contains(&market) || !self.wants_beyond_orphans(id) {
                 continue;
@@ -96,7 +105,7 @@ impl Model {
     /// serve.
     pub(crate) fn give_a_free_unit(&mut self) -> bool {
         for id in self.bids_by_priority() {
-            let markets = self.eligible_markets(id);
+            let markets = self.payable_markets(id);
             if self.is_waiting_gang(id) {
                 if self.gang_picks(id, &markets).is_some() {
                     return false;
@@ -106,7 +115,7 @@ impl Model {
             if self.wants_beyond_orphans(id) {
                 match self.book(&markets).pick(self.bids[&id].ceiling).map(|pick| pick.what) {
                     Some(What::Free(unit)) => {
-                        self.allocate(id, unit);
+                        self.take_free(id, unit);
                         return true;
                     }
                     Some(What::Standing(_) | What::Place(_) | What::Claim(_)) => return false,
@@ -139,7 +148,10 @@ impl Model {
             there.retain(|node| bid.minimum() == 1 || self.allocations[node].unit.market == unit.market);
             let claimed = self.dearest_victim(there)?;
             let accepts = self.offer_reserve(unit) <= self.ceiling_needed_against_holder(claimed);
-            accepts.then_some((claimed, unit))
+            let same_provider = self.allocations[&claimed].unit.provider == unit.provider;
+            let charge = if same_provider { 0 } else { self.highest_charge_of_claim(claimed) };
+            let lacks = self.lacks_to_be_rescued(claimed, id, unit.market, charge);
+            (accepts && self.covers(bid.tenant, lacks)).then_some((claimed, unit))
         })
     }
 

@@ -27,11 +27,12 @@ impl Model {
             || self.give_a_free_unit()
             || self.rescind_an_orphan()
             || self.serve_an_unmet_bid()
+            || self.begin_and_end_renewals()
             || self.end_an_immediate_search()
     }
 
     /// (1) Takes deadlines with their hand-over, then start time-outs, then expiries, then the end of
-    /// closing markets without units (R18). Protections end by themselves.
+    /// closing markets without units (R18), then months, then renewals (R19). Protections end by themselves.
     fn do_what_is_due(&mut self) -> bool {
         self.let_raises_count();
         if let Some((node, reason)) = self.due_deadline() {
@@ -48,6 +49,14 @@ impl Model {
         }
         if let Some(market) = self.emptied_market() {
             self.end_market(market);
+            return true;
+        }
+        if let Some(account) = self.due_month() {
+            self.begin_month(account);
+            return true;
+        }
+        if let Some(account) = self.due_renewal() {
+            self.renew(account);
             return true;
         }
         false
@@ -112,7 +121,7 @@ impl Model {
             if self.unmet(id) == 0 {
                 continue;
             }
-            let mut markets = self.eligible_markets(id);
+            let mut markets = self.payable_markets(id);
             markets.retain(|market| !passed.contains(market));
             if self.is_waiting_gang(id) {
                 if let Some(picks) = self.gang_picks(id, &markets) {

@@ -1,6 +1,7 @@
 //! The state, and the plain questions about it that every rule asks.
 
 use crate::keys::Keys;
+use crate::reservations::{Funded, Reservation, Span};
 use kubebid_core::command::{OnPreemption, TimeInForce};
 use kubebid_core::event::{Bidder, Event, Fact, Node, NoticeReason, Scope};
 use kubebid_core::money::{Bill, Totals};
@@ -28,6 +29,10 @@ pub struct Model {
     /// The number of claims that were ever made, from which the last one is known.
     pub(crate) claimed: u64,
     pub(crate) keys: Keys,
+    /// The accounts that are funded (R19).
+    pub(crate) funded: BTreeMap<AccountId, Funded>,
+    /// The time between renewals; None before a command sets it (R19).
+    pub(crate) renewal_set: Option<Micros>,
     pub(crate) totals: Totals,
     /// The state as last settled, in which the claims that end are priced (R15). None before the first settling,
     /// and in that state itself.
@@ -77,6 +82,8 @@ pub(crate) struct Bid {
     pub(crate) searching: bool,
     /// The time until which a raise under notice keeps the ceiling from falling (R2); 0 without such a raise.
     pub(crate) ceiling_locked_until: Micros,
+    /// The highest ceiling since the account's last renewal. It counts while the bid has a node or a claim (R19).
+    pub(crate) highest_ceiling: Price,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +104,10 @@ pub(crate) struct Allocation {
     pub(crate) billed: Price,
     /// The amount that the node owes until now, not rounded.
     pub(crate) bill: Bill,
+    /// The highest frozen price of the node since its reservation was renewed; 0 without one (R19).
+    pub(crate) highest_frozen: Price,
+    /// The reservation of the node; None for an unlimited account (R19).
+    pub(crate) reservation: Option<Reservation>,
 }
 
 #[derive(Clone, Debug)]
@@ -115,6 +126,8 @@ pub(crate) struct Claim {
     pub(crate) bid: BidId,
     /// The place among all claims ever made. The highest was claimed last (R4).
     pub(crate) taken: u64,
+    /// The time for which the claim reserves the ceiling; None for an unlimited account (R19).
+    pub(crate) span: Option<Span>,
 }
 
 impl Model {

@@ -25,9 +25,12 @@ fn advance(at: Micros) -> StampedCommand {
 }
 
 /// Plays a stream. Calls back with each command and the state before and after it.
-fn play(seed: u64, mut see: impl FnMut(&Model, &StampedCommand, &Answer, &Model)) {
+fn play(seed: u64, see: impl FnMut(&Model, &StampedCommand, &Answer, &Model)) {
+    play_stream(Stream::new(seed), see);
+}
+
+fn play_stream(mut stream: Stream, mut see: impl FnMut(&Model, &StampedCommand, &Answer, &Model)) {
     let mut model = Model::new();
-    let mut stream = Stream::new(seed);
     for _ in 0..COMMANDS {
         let command = stream.next(&model.dump(), model.names());
         let before = model.clone();
@@ -50,11 +53,89 @@ fn the_invariants_hold_after_each_command() {
     }
 }
 
+/// Returns the seeds of streams with funds: some, or those of `SEEDS_WITH_FUNDS`, as in `1000..1200`.
+#[expect(clippy::disallowed_methods, reason = "which streams are played, not what they do")]
+fn seeds_with_funds() -> std::ops::Range<u64> {
+    let given = std::env::var("SEEDS_WITH_FUNDS").ok();
+    let range = given.as_ref().and_then(|range| range.split_once(".."));
+    range.map_or(0..SEEDS, |(from, to)| from.parse().expect("a number")..to.parse().expect("a number"))
+}
+
+#[test]
+fn the_invariants_hold_with_funds() {
+    for seed in seeds_with_funds() {
+        play_stream(Stream::with_funds(seed), |before, command, answer, after| {
+            let verdict = invariants::check(after)
+                .and_then(|()| invariants::check_step(before, command, answer, after));
+            if let Err(broken) = verdict {
+                panic!("seed {seed}, command {} {command:?}: {broken}\n{:#?}", answer.seq, answer.events);
+            }
+        });
+    }
+}
+
+#[test]
+fn no_account_is_ever_overspent_if_none_is_cut() {
+    for seed in seeds_with_funds() {
+        play_stream(Stream::with_gifts(seed), |_, _, answer, after| {
+            for funds in after.dump().funded {
+                assert!(funds.available() >= 0, "seed {seed}, after {}: {funds:?}", answer.seq);
+                assert!(
+                    funds.funds.0 >= funds.reserved_amount(),
+                    "seed {seed}, after {}: {funds:?}",
+                    answer.seq
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn the_streams_show_what_funds_do() {
+    let mut seen = BTreeSet::new();
+    for seed in seeds_with_funds() {
+        play_stream(Stream::with_funds(seed), |_, _, answer, _| {
+            for event in &answer.events {
+                seen.insert(match &event.fact {
+                    Fact::NoticeStarted { reason, .. } => format!("notice {}", reason.word()),
+                    Fact::Charged { reason, .. } => format!("charge {}", reason.word()),
+                    Fact::Rejected { reason } => format!("refused {reason}"),
+                    fact => fact.kind().word().to_owned(),
+                });
+            }
+        });
+    }
+    let wanted = [
+        "notice FUNDS",
+        "charge FUNDS",
+        "notice_moved",
+        "funded",
+        "budget_set",
+        "budget_renewed",
+        "renewal_set",
+        "refused NO_FUNDS",
+        "refused BAD_AMOUNT",
+        "refused KEY_REQUIRED",
+        "refused BAD_RULE",
+    ];
+    let missing: Vec<&str> = wanted.into_iter().filter(|what| !seen.contains(*what)).collect();
+    assert!(missing.is_empty(), "no stream shows {missing:?}");
+}
+
 #[test]
 fn time_that_is_told_more_often_changes_nothing() {
-    for seed in 0..SEEDS {
+    time_changes_nothing(0..SEEDS, Stream::new);
+}
+
+#[test]
+fn time_that_is_told_more_often_changes_nothing_with_funds() {
+    time_changes_nothing(seeds_with_funds(), Stream::with_funds);
+}
+
+fn time_changes_nothing(seeds: std::ops::Range<u64>, stream: fn(u64) -> Stream) {
+    for seed in seeds {
         let (mut plain, mut patient) = (Model::new(), Model::new());
-        let mut stream = Stream::new(seed);
+        let mut stream = stream(seed);
         let mut now = Micros(0);
         for _ in 0..COMMANDS {
             let command = stream.next(&plain.dump(), plain.names());
@@ -176,8 +257,9 @@ fn shown(events: &[Event]) -> Vec<String> {
 fn the_streams_show_every_end_of_a_node_and_of_a_claim() {
     let mut seen = BTreeSet::new();
     let mut refused = BTreeSet::new();
-    for seed in 0..4 * SEEDS {
-        play(seed, |_, _, answer, _| {
+    let with_funds = (0..SEEDS).map(Stream::with_funds);
+    for stream in (0..4 * SEEDS).map(Stream::new).chain(with_funds) {
+        play_stream(stream, |_, _, answer, _| {
             seen.extend(shown(&answer.events));
             if let Outcome::Rejected(reason) = answer.outcome {
                 refused.insert(reason);

@@ -162,6 +162,11 @@ impl Ledger {
             | Fact::Claimed { .. }
             | Fact::ClaimDropped { .. }
             | Fact::PriceChanged { .. }
+            | Fact::NoticeMoved { .. }
+            | Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
             | Fact::Rejected { .. }
             | Fact::Repeated { .. } => {}
         }

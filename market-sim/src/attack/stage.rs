@@ -332,6 +332,11 @@ impl<'a> Stage<'a> {
             | Fact::BidAmended { .. }
             | Fact::BidClosed { .. }
             | Fact::Charged { .. }
+            | Fact::NoticeMoved { .. }
+            | Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
             | Fact::Rejected { .. }
             | Fact::Repeated { .. } => {}
         }

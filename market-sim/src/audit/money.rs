@@ -4,7 +4,7 @@
 use super::meter::{Meter, Terms};
 use super::nodes::Held;
 use super::{Auditor, Violation};
-use kubebid_core::event::{Bidder, ChargeReason, DropCause, EndReason, Node};
+use kubebid_core::event::{Bidder, ChargeReason, DropCause, EndReason, Node, NoticeReason};
 use kubebid_core::money::Bill;
 use kubebid_core::units::{AccountId, AllocationId, BidId, MarketId, Micros};
 use kubebid_core::{Amount, Price};
@@ -164,7 +164,10 @@ impl Auditor {
             market.meter.leave(running.terms);
             ran = self.now.since(running.since);
         }
-        if matches!(reason, EndReason::Released | EndReason::Regrouped) && held.claimed().is_none() {
+        let given_up = matches!(reason, EndReason::Released | EndReason::Regrouped);
+        let for_funds = held.notice.is_some_and(|notice| notice.reason == NoticeReason::Funds);
+        // Without a notice, or for want of funds, at least `min_charge` is due (R15, R19).
+        if given_up && (held.claimed().is_none() || for_funds) || reason == EndReason::Funds {
             let price = held.settled.price(market.meter.tariff());
             bill += price.over(market.rules.min_charge.since(ran)).0 as i128;
         }

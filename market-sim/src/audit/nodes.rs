@@ -44,13 +44,23 @@ pub(super) struct Notice {
     frozen: Price,
 }
 
+/// Returns true if the provider caused a notice (R8).
+fn is_of_provider(reason: NoticeReason) -> bool {
+    match reason {
+        NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => true,
+        NoticeReason::Outbid | NoticeReason::Funds => false,
+    }
+}
+
 impl Held {
     /// Returns what decides the price of the node together with that of its tenant (R8).
     pub(super) fn terms(&self) -> Terms {
         let reserve = self.reserve;
         let rate = match self.notice {
             None => Rate::Live { reserve },
-            Some(Notice { reason: NoticeReason::Outbid, frozen, .. }) => Rate::Outbid { frozen },
+            Some(Notice { reason: NoticeReason::Outbid | NoticeReason::Funds, frozen, .. }) => {
+                Rate::Outbid { frozen }
+            }
             Some(Notice { frozen, .. }) => Rate::Withdrawn { reserve, frozen },
         };
         Terms { tenant: self.node.tenant, rate }
@@ -207,7 +217,10 @@ impl Auditor {
             }
             self.displaced = Some(node.allocation);
         }
-        let due = now.after(market.rules.notice).max(held.protected_until);
+        // For want of funds a node leaves protected or not, and no later than is reserved (R19).
+        let for_funds = reason == NoticeReason::Funds;
+        let latest = now.after(market.rules.notice);
+        let due = if for_funds { deadline.min(latest) } else { latest.max(held.protected_until) };
         if deadline != due {
             return Err(Violation::Deadline(due));
         }
@@ -218,7 +231,7 @@ impl Auditor {
         bid.set_max_nodes(max_nodes, [0, -1])?;
         remove(&mut bid.live, node.allocation);
         bid.notices.push(node.allocation);
-        bid.withdrawn += u32::from(reason != NoticeReason::Outbid);
+        bid.withdrawn += u32::from(is_of_provider(reason));
         market.live.remove(bid.ceiling);
         market.reserves.remove(reserve);
         market.supply.allocated -= 1;
@@ -228,6 +241,18 @@ impl Auditor {
         self.nodes.raise(node.allocation, None);
         self.remeter(node.allocation)?;
         self.recount(node.bid);
+        Ok(())
+    }
+
+    pub(super) fn notice_moved(&mut self, node: &Node, deadline: Micros) -> Result<(), Violation> {
+        let held = self.nodes.the(node)?;
+        let notice = held.notice.as_mut().ok_or(Violation::NoNotice)?;
+        let was = std::mem::replace(&mut notice.deadline, deadline);
+        if deadline >= was {
+            return Err(Violation::Deadline(was));
+        }
+        self.nodes.deadlines.remove(&(was, node.allocation));
+        self.nodes.deadlines.insert((deadline, node.allocation));
         Ok(())
     }
 
@@ -243,7 +268,7 @@ impl Auditor {
         let bid = self.bids.holder(node)?;
         bid.set_max_nodes(max_nodes, [0, 1])?;
         remove(&mut bid.notices, node.allocation);
-        bid.withdrawn -= u32::from(notice.reason != NoticeReason::Outbid);
+        bid.withdrawn -= u32::from(is_of_provider(notice.reason));
         bid.live.push(node.allocation);
         bid.within_max_nodes()?;
         let market = &mut self.markets[node.unit.market.0 as usize];
@@ -353,7 +378,10 @@ impl Auditor {
         let held = self.nodes.nodes.remove(&node.allocation).ok_or(Violation::UnknownAllocation)?;
         let notice = held.notice;
         let in_order = match reason {
-            EndReason::Outbid | EndReason::CapacityWithdrawn | EndReason::ReserveRaised => notice
+            EndReason::Outbid
+            | EndReason::CapacityWithdrawn
+            | EndReason::ReserveRaised
+            | EndReason::Funds => notice
                 .is_some_and(|notice| EndReason::from(notice.reason) == reason && notice.deadline == now),
             EndReason::Released | EndReason::Regrouped | EndReason::UnitLost => true,
             EndReason::StartTimeout => held.running.is_none() && held.start_by == now,
@@ -369,7 +397,7 @@ impl Auditor {
             Some(notice) => {
                 market.supply.notice -= 1;
                 remove(&mut bid.notices, node.allocation);
-                bid.withdrawn -= u32::from(notice.reason != NoticeReason::Outbid);
+                bid.withdrawn -= u32::from(is_of_provider(notice.reason));
                 // With CLOSE, regrouping gives back what the notice took.
                 bid.set_max_nodes(max_nodes, [0, i64::from(is_regrouped)])?;
                 self.nodes.deadlines.remove(&(notice.deadline, node.allocation));

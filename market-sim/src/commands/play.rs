@@ -44,8 +44,12 @@ Commands (at_us always; key, an idempotency key, where there is an account):
   CancelBid          tenant, bid, mode
   ReleaseAllocation  tenant, allocation
   ReportReady        allocation [by]
+  Fund               account, add or set or unlimited (true); needs a key
+  SetBudget          account [monthly, roll_over]; without monthly it ends
+  SetRenewal         renewal_us
   AdvanceTime
 
+Amounts are whole micro-dollars. An answer has `funds`, `reserved` and `available` of each funded account.
 Prices are whole micro-dollars per node-hour, times microseconds. A bid is named by the number of the
 command that placed it, an allocation by its order from 1, a unit market:provider#number.
 

@@ -342,6 +342,11 @@ impl Play<'_> {
             | Fact::Claimed { .. }
             | Fact::ClaimDropped { .. }
             | Fact::PriceChanged { .. }
+            | Fact::NoticeMoved { .. }
+            | Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
             | Fact::Repeated { .. } => {}
         }
     }

@@ -3,13 +3,13 @@
 use kubebid_core::answer::Answer;
 use kubebid_core::event::{Event, Fact, Node, Scope};
 use kubebid_core::numbers::Numbers;
-use kubebid_core::state_dump::{AllocationDump, BidDump, MarketDump, StateDump};
+use kubebid_core::state_dump::{AllocationDump, BidDump, FundsDump, MarketDump, StateDump};
 use kubebid_core::units::{BidId, MarketId, Names, UnitId};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 /// Writes one answer: the number of the command, the time after it, its events in order, and how markets,
-/// bids, allocations and money stand afterwards.
+/// bids, allocations, money and funded accounts stand afterwards.
 pub fn format_answer(answer: &Answer, dump: &StateDump, names: &Names) -> String {
     let line = AnswerLine {
         seq: answer.seq.0,
@@ -23,6 +23,7 @@ pub fn format_answer(answer: &Answer, dump: &StateDump, names: &Names) -> String
             credits: dump.totals.credits.0,
             fees: dump.totals.fees.0,
         },
+        accounts: ByName(dump.funded.iter().map(|funds| funds_line(funds, names)).collect()),
     };
     serde_json::to_string(&line).expect("names are strings, values are plain")
 }
@@ -47,6 +48,12 @@ struct EventsLine<'a> {
 /// An object whose fields stay in the order of the list.
 struct ByName<T>(Vec<(String, T)>);
 
+impl<T> ByName<T> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl<T: Serialize> Serialize for ByName<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
@@ -66,6 +73,8 @@ struct AnswerLine<'a> {
     bids: ByName<BidLine>,
     allocations: ByName<AllocationLine>,
     money: MoneyLine,
+    #[serde(skip_serializing_if = "ByName::is_empty")]
+    accounts: ByName<FundsLine>,
 }
 
 #[derive(Serialize)]
@@ -117,6 +126,13 @@ struct MoneyLine {
     fees: u128,
 }
 
+#[derive(Serialize)]
+struct FundsLine {
+    funds: i128,
+    reserved: i128,
+    available: i128,
+}
+
 fn numbers_line(numbers: &Numbers) -> NumbersLine {
     NumbersLine {
         market_price: numbers.market_price.0,
@@ -163,6 +179,12 @@ fn allocation_line(a: &AllocationDump, names: &Names) -> (String, AllocationLine
         protected_until_us: a.protected_until.0,
     };
     (a.allocation.to_string(), line)
+}
+
+fn funds_line(funds: &FundsDump, names: &Names) -> (String, FundsLine) {
+    let (reserved, available) = (funds.reserved_amount(), funds.available());
+    let line = FundsLine { funds: funds.funds.0, reserved, available };
+    (names.account(funds.account).to_string(), line)
 }
 
 #[derive(Serialize)]
@@ -282,6 +304,28 @@ enum FactLine<'a> {
         #[serde(flatten)]
         numbers: NumbersLine,
     },
+    NoticeMoved {
+        allocation: u64,
+        bid: u64,
+        deadline_us: u64,
+    },
+    Funded {
+        account: &'a str,
+        funds: Option<i128>,
+    },
+    BudgetSet {
+        account: &'a str,
+        monthly: Option<i64>,
+        roll_over: bool,
+        funds: Option<i128>,
+    },
+    BudgetRenewed {
+        account: &'a str,
+        funds: i128,
+    },
+    RenewalSet {
+        renewal_us: u64,
+    },
     Rejected {
         reason: &'static str,
     },
@@ -380,6 +424,23 @@ fn fact_line<'a>(fact: &'a Fact, names: &'a Names) -> FactLine<'a> {
         Fact::PriceChanged { market, numbers } => {
             FactLine::PriceChanged { market: market_name(*market), numbers: numbers_line(numbers) }
         }
+        Fact::NoticeMoved { node, deadline } => {
+            let (allocation, bid) = ids(node);
+            FactLine::NoticeMoved { allocation, bid, deadline_us: deadline.0 }
+        }
+        Fact::Funded { account, funds } => {
+            FactLine::Funded { account: names.account(*account).as_str(), funds: funds.map(|funds| funds.0) }
+        }
+        Fact::BudgetSet { account, monthly, roll_over, funds } => FactLine::BudgetSet {
+            account: names.account(*account).as_str(),
+            monthly: *monthly,
+            roll_over: *roll_over,
+            funds: funds.map(|funds| funds.0),
+        },
+        Fact::BudgetRenewed { account, funds } => {
+            FactLine::BudgetRenewed { account: names.account(*account).as_str(), funds: funds.0 }
+        }
+        Fact::RenewalSet { renewal } => FactLine::RenewalSet { renewal_us: renewal.0 },
         Fact::Rejected { reason } => FactLine::Rejected { reason: reason.code() },
         Fact::Repeated { first } => FactLine::Repeated { first: first.0 },
     }

@@ -2,7 +2,8 @@
 
 use super::schema::*;
 use kubebid_core::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, StampedCommand, TimeInForce,
+    CancelMode, Command, FundChange, OnPreemption, PlaceBid, RestingUnits, RuleChange, StampedCommand,
+    TimeInForce,
 };
 use kubebid_core::units::MarketName;
 use serde::Serialize;
@@ -61,6 +62,19 @@ pub fn format_command(stamped: &StampedCommand) -> String {
             line_of(stamped, "ReportReady", Ready { allocation: allocation.0, by })
         }
         Command::AdvanceTime => line_of(stamped, "AdvanceTime", Nothing {}),
+        Command::Fund { account, change } => {
+            let (add, set, unlimited) = match change {
+                FundChange::Add(amount) => (Some(*amount), None, false),
+                FundChange::Set(amount) => (None, Some(*amount), false),
+                FundChange::Unlimited => (None, None, true),
+            };
+            line_of(stamped, "Fund", Funding { account: account.to_string(), add, set, unlimited })
+        }
+        Command::SetBudget { account, monthly, roll_over } => {
+            let (monthly, roll_over) = (*monthly, *roll_over);
+            line_of(stamped, "SetBudget", Budget { account: account.to_string(), monthly, roll_over })
+        }
+        Command::SetRenewal { renewal } => line_of(stamped, "SetRenewal", Renewal { renewal_us: renewal.0 }),
     }
 }
 

@@ -4,7 +4,7 @@ use super::schema::*;
 use super::unique::parse_unique;
 use kubebid_core::Price;
 use kubebid_core::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, StampedCommand, TimeInForce,
+    CancelMode, Command, FundChange, OnPreemption, PlaceBid, RestingUnits, StampedCommand, TimeInForce,
 };
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName};
 use kubebid_core::units::{Micros, UnitName};
@@ -161,6 +161,26 @@ fn parse_body(line: &str, name: &str, object: Map<String, Value>) -> Result<Comm
         "AdvanceTime" => {
             let Nothing {} = fields(object)?;
             Command::AdvanceTime
+        }
+        "Fund" => {
+            let Funding { account, add, set, unlimited } = fields(object)?;
+            let change = match (add, set, unlimited) {
+                (Some(amount), None, false) => FundChange::Add(amount),
+                (None, Some(amount), false) => FundChange::Set(amount),
+                (None, None, true) => FundChange::Unlimited,
+                (None | Some(_), None | Some(_), _) => {
+                    return Err(bad(Some("add"), "name one of `add`, `set` and `unlimited`"));
+                }
+            };
+            Command::Fund { account: AccountName::new(&account), change }
+        }
+        "SetBudget" => {
+            let Budget { account, monthly, roll_over } = fields(object)?;
+            Command::SetBudget { account: AccountName::new(&account), monthly, roll_over }
+        }
+        "SetRenewal" => {
+            let Renewal { renewal_us } = fields(object)?;
+            Command::SetRenewal { renewal: Micros(renewal_us) }
         }
         _ => return Err(bad(Some("command"), format_args!("there is no command `{name}`"))),
     })

@@ -155,6 +155,34 @@ pub(super) struct Ready {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Funding {
+    pub(super) account: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) add: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) set: Option<i64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unlimited: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Budget {
+    pub(super) account: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) monthly: Option<i64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) roll_over: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Renewal {
+    pub(super) renewal_us: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -306,6 +306,11 @@ impl Replay<'_> {
             | Fact::Claimed { .. }
             | Fact::ClaimDropped { .. }
             | Fact::PriceChanged { .. }
+            | Fact::NoticeMoved { .. }
+            | Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
             | Fact::Repeated { .. } => {}
         }
     }

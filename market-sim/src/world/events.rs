@@ -85,6 +85,11 @@ impl World<'_> {
             | Fact::BidAmended { .. }
             | Fact::Claimed { .. }
             | Fact::ClaimDropped { .. }
+            | Fact::NoticeMoved { .. }
+            | Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
             | Fact::Repeated { .. } => {}
         }
     }

@@ -18,7 +18,7 @@ const TICK: u64 = 10;
 fn is_plain(family: Family) -> bool {
     match family {
         Family::Plain | Family::Ties | Family::Times | Family::Churn | Family::Amendments => true,
-        Family::Gangs | Family::Markets | Family::Mixed => false,
+        Family::Gangs | Family::Markets | Family::Mixed | Family::Funds => false,
     }
 }
 

@@ -40,6 +40,7 @@ impl Pair {
         same("bids", &expected.bids, &pictured.bids)?;
         same("allocations", &expected.allocations, &pictured.allocations)?;
         same("totals", &expected.totals, &pictured.totals)?;
+        same("funds", &expected.funded, &pictured.funded)?;
         self.open_is_counted()?;
         self.depth_is_counted()?;
         for market in 0..expected.markets.len() as u32 {
@@ -96,7 +97,12 @@ impl Pair {
                     Scope::InstanceType(kind) => kind.as_str() == name.parts().0,
                 };
                 let eligible = eligible && exchange.market_state(market).admits(bid.bid);
-                if eligible && bid.unmet > 0 && exchange.view_offer(market, bid.tenant).is_none() {
+                let takes_part = || self.model.takes_part(bid.bid, market);
+                if eligible
+                    && bid.unmet > 0
+                    && exchange.view_offer(market, bid.tenant).is_none()
+                    && takes_part()
+                {
                     at(bid.ceiling, &|level| level.unmet += u64::from(bid.unmet));
                 }
                 let here = |id: &&AllocationId| {
@@ -165,6 +171,21 @@ impl Pair {
         Ok(())
     }
 
+    /// Returns true if the command gave a node or a claim to a bid that took part in no such market before: what another
+    /// bid took from its account freed money (R19).
+    fn frees_money(&self, answer: &Answer) -> bool {
+        answer.events.iter().any(|event| {
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only these give something")]
+            let (bid, market) = match event.fact {
+                Fact::Allocated { node } => (node.bid, node.unit.market),
+                Fact::Claimed { node, by, .. } => (by.bid, node.unit.market),
+                _ => return false,
+            };
+            let placed_before = self.exchange.view_bid(bid).is_some();
+            placed_before && !self.model.takes_part(bid, market)
+        })
+    }
+
     /// I14: a new tenant's bid at the entry price gets all its nodes, one tick below it does not.
     fn quotes_are_exact(&self) -> Result<(), String> {
         let snapshot = self.exchange.snapshot();
@@ -191,7 +212,11 @@ impl Pair {
                         on_preemption: Default::default(),
                     };
                     let at = copy.now();
-                    copy.apply(&StampedCommand { at, key: None, command: Command::PlaceBid(bid) });
+                    let answer =
+                        copy.apply(&StampedCommand { at, key: None, command: Command::PlaceBid(bid) });
+                    if self.frees_money(&answer) {
+                        continue;
+                    }
                     let placed = *copy.dump().bids.last().expect("just placed");
                     let has_all = placed.held + placed.claimed == nodes;
                     if min_nodes == 1 {
@@ -246,6 +271,10 @@ fn split(answer: &Answer) -> (Vec<&Event>, Vec<String>) {
                 | Fact::BidClosed { .. }
                 | Fact::Charged { .. }
                 | Fact::PriceChanged { .. }
+                | Fact::Funded { .. }
+                | Fact::BudgetSet { .. }
+                | Fact::BudgetRenewed { .. }
+                | Fact::RenewalSet { .. }
         )
     });
     let mut loose: Vec<String> = loose.iter().map(|event| format!("{event:?}")).collect();

@@ -2,10 +2,10 @@
 
 use kubebid_core::answer::{Answer, Auction};
 use kubebid_core::command::{
-    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+    CancelMode, FundChange, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
 };
 use kubebid_core::event::Fact;
-use kubebid_core::state_dump::StateDump;
+use kubebid_core::state_dump::{FundsDump, StateDump};
 use kubebid_core::units::{
     AccountName, AllocationId, BidId, ClientKey, InstanceType, MarketName, Micros, Names, UnitName,
 };
@@ -25,9 +25,14 @@ pub(crate) enum Family {
     Churn,
     Amendments,
     Mixed,
+    /// As `Mixed`, with funded accounts, budgets and renewals (R19). Most nodes become ready, and most accounts have
+    /// about as much as they need.
+    #[allow(dead_code, reason = "only the comparison with the model plays it")]
+    Funds,
 }
 
 impl Family {
+    /// The families without funds.
     pub(crate) const ALL: [Family; 8] = [
         Family::Plain,
         Family::Gangs,
@@ -57,13 +62,16 @@ const MARKETS: [&str; 3] = ["h100/eu", "h100/us", "a100/eu"];
 const TENANTS: [&str; 5] = ["t1", "t2", "t3", "t4", "p1"];
 const PROVIDERS: [&str; 3] = ["p1", "p2", "t4"];
 
+/// The first month that begins after the epoch.
+const FIRST_MONTH: Micros = Micros(31 * Micros::DAY.0);
+
 /// The same for the same seed. The exchange is asked on the way which bids and nodes there are.
 pub(crate) fn story(family: Family, seed: u64, length: u64) -> Vec<StampedCommand> {
     let mut generator = Generator {
         rng: ChaCha8Rng::seed_from_u64(seed),
         family,
         markets: Vec::new(),
-        now: 0,
+        now: if family == Family::Funds { FIRST_MONTH.0 - 3_600_000_000 } else { 0 },
         tick: 10,
         keys: Vec::new(),
         gangs: BTreeSet::new(),
@@ -94,7 +102,7 @@ impl Generator {
     }
 
     fn is(&mut self, family: Family, mixed: u32) -> bool {
-        self.family == family || self.family == Family::Mixed && self.one_in(mixed)
+        self.family == family || matches!(self.family, Family::Mixed | Family::Funds) && self.one_in(mixed)
     }
 
     fn see(&mut self, answer: &Answer, names: &Names) {
@@ -115,13 +123,21 @@ impl Generator {
 
     fn next(&mut self, exchange: &Exchange) -> StampedCommand {
         let wanted = match self.family {
-            Family::Markets | Family::Gangs | Family::Churn | Family::Amendments | Family::Mixed => 3,
+            Family::Markets
+            | Family::Gangs
+            | Family::Churn
+            | Family::Amendments
+            | Family::Mixed
+            | Family::Funds => 3,
             Family::Plain | Family::Ties | Family::Times => 1,
         };
         if self.markets.is_empty() || self.markets.len() < wanted && self.one_in(3) {
             return self.open_market();
         }
         self.pass_time(exchange);
+        if self.family == Family::Funds && self.one_in(7) {
+            return self.on_funds(exchange);
+        }
         if !self.keys.is_empty() && self.one_in(25) {
             let again = self.rng.random_range(0..self.keys.len());
             let mut again = self.keys[again].clone();
@@ -141,17 +157,60 @@ impl Generator {
         stamped
     }
 
+    fn on_funds(&mut self, exchange: &Exchange) -> StampedCommand {
+        let account = self.tenant();
+        let few = self.rng.random_range(0..1500);
+        let command = match self.rng.random_range(0..32) {
+            0..=4 => Command::Fund { account, change: FundChange::Add(few) },
+            5..=8 => Command::Fund { account, change: FundChange::Add(-few / 3) },
+            9..=12 => Command::Fund { account, change: FundChange::Set(few) },
+            13 => Command::Fund { account, change: FundChange::Unlimited },
+            14 => Command::Fund { account, change: FundChange::Set(-1) },
+            15..=17 => {
+                let monthly = self.pick(&[Some(few), Some(few), None]).flatten();
+                Command::SetBudget { account, monthly, roll_over: self.one_in(2) }
+            }
+            18..=20 => {
+                let seconds = self.pick(&[0, 20, 60, 300, 300, 300, 600]).unwrap_or(300);
+                Command::SetRenewal { renewal: Micros::seconds(seconds) }
+            }
+            _ => self.fund_just_enough(exchange),
+        };
+        let number = self.rng.random_range(0..200);
+        let key = (!self.one_in(12)).then(|| ClientKey::new(&format!("f{number}")));
+        StampedCommand { at: Micros(self.now), key, command }
+    }
+
+    /// Gives the account of a bid what a few more nodes of it reserve, or a micro-dollar more or less.
+    fn fund_just_enough(&mut self, exchange: &Exchange) -> Command {
+        let dump = exchange.dump();
+        let (bid, account) = self.bid(&dump, exchange);
+        let view = exchange.view_bid(bid);
+        let ceiling = view.as_ref().map_or(500, |bid| bid.ceiling.0);
+        let seconds = self.pick(&[300, 300, 300, 60, 20]).unwrap_or(300)
+            + self.pick(&[300, 300, 60, 0, 900]).unwrap_or(0);
+        let nodes = self.rng.random_range(0..4);
+        let stake = (nodes * ceiling * seconds).div_ceil(3600) as i64;
+        let tenant = view.map(|bid| bid.tenant);
+        let funded = dump.funded.iter().find(|funded| Some(funded.account) == tenant);
+        let available = funded.map_or(0, FundsDump::available);
+        let difference = self.pick(&[-1, 0, 1]).unwrap_or(0);
+        let add = stake + difference - i64::try_from(available).unwrap_or(0);
+        Command::Fund { account, change: FundChange::Add(add) }
+    }
+
     fn open_market(&mut self) -> StampedCommand {
         let market = MARKETS[self.markets.len()];
         self.markets.push(market);
         let rule = |name: &str, value: u64| RuleChange { name: name.into(), value: RuleValue::Number(value) };
         let second = 1_000_000;
+        let start_timeouts = if self.family == Family::Funds { [900, 3600, 3600] } else { [60, 300, 900] };
         let mut rules = vec![
             rule("tick", self.tick),
             rule("increment_bps", self.pick(&[0, 500, 500, 1000, 2000]).unwrap_or(500)),
             rule("min_runtime_us", self.pick(&[0, 100, 900]).unwrap_or(0) * second),
             rule("notice_us", self.pick(&[0, 60, 300, 300, 900]).unwrap_or(0) * second),
-            rule("start_timeout_us", self.pick(&[60, 300, 900]).unwrap_or(60) * second),
+            rule("start_timeout_us", self.pick(&start_timeouts).unwrap_or(60) * second),
             rule("min_charge_us", self.pick(&[0, 300]).unwrap_or(0) * second),
             rule("fee_bps", self.pick(&[0, 250]).unwrap_or(0)),
         ];
@@ -170,6 +229,16 @@ impl Generator {
     fn pass_time(&mut self, exchange: &Exchange) {
         let second = 1_000_000;
         let due = exchange.next_due().map_or(self.now, |due| due.0);
+        if self.family == Family::Funds {
+            let soon = due <= self.now + 3_600 * second || self.one_in(50);
+            self.now = match self.rng.random_range(0..10) {
+                0..=4 => self.now,
+                5..=6 => self.now + self.rng.random_range(1..30) * second,
+                7..=8 if soon => self.now.max(due),
+                _ => self.now + self.rng.random_range(1..200) * second,
+            };
+            return;
+        }
         let still = self.family == Family::Ties && self.one_in(2);
         self.now = match self.rng.random_range(0..10) {
             _ if still => self.now,
@@ -219,10 +288,18 @@ impl Generator {
             Family::Amendments => (26, 8, 30),
             Family::Plain | Family::Gangs | Family::Markets | Family::Ties | Family::Times => (40, 12, 8),
             Family::Mixed => (30, 18, 16),
+            Family::Funds => (24, 12, 20),
         };
         // Without this, a market in which nodes do not start would have nothing to sell after a while.
         if !self.resting.is_empty() && self.one_in(12) {
             return self.resume();
+        }
+        if self.family == Family::Funds && self.one_in(4) {
+            return match self.rng.random_range(0..4) {
+                0 => self.around_a_claim(dump, exchange),
+                1 => self.around_the_lock(dump, exchange),
+                _ => self.ready_at_last(dump, exchange),
+            };
         }
         let choice = self.rng.random_range(0..100);
         if choice < bids {
@@ -304,7 +381,11 @@ impl Generator {
             _ => Command::PutOffer {
                 provider: self.provider(),
                 market: self.market(),
-                capacity: self.rng.random_range(0..5),
+                capacity: if self.family == Family::Funds && !self.one_in(4) {
+                    self.rng.random_range(1..4)
+                } else {
+                    self.rng.random_range(0..5)
+                },
                 reserve: self.reserve(),
             },
         }
@@ -443,6 +524,16 @@ impl Generator {
             _ => None,
         };
         Command::ReportReady { allocation, by }
+    }
+
+    /// Reports a node ready that is not, if there is one.
+    fn ready_at_last(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {
+        let is_ready = |id| exchange.view_allocation(id).is_none_or(|view| view.ready_at.is_some());
+        let starting: Vec<_> = dump.allocations.iter().filter(|a| !is_ready(a.allocation)).copied().collect();
+        match self.pick(&starting) {
+            Some(node) => Command::ReportReady { allocation: node.allocation, by: None },
+            None => self.place_bid(),
+        }
     }
 
     fn release(&mut self, dump: &StateDump, exchange: &Exchange) -> Command {

@@ -26,6 +26,16 @@ pub(crate) enum Queued {
     Gang(u32),
 }
 
+impl Queued {
+    /// Returns the number of nodes that the bid takes at a time.
+    pub(crate) fn nodes_at_once(self) -> u32 {
+        match self {
+            Queued::Plain => 1,
+            Queued::Gang(nodes) => nodes,
+        }
+    }
+}
+
 /// A waiting gang.
 #[derive(Clone, Copy, Debug)]
 struct Gang {
@@ -100,6 +110,17 @@ impl Demand {
                 !losing || self.rivals.remove(tenant, rank, &self.plain)
             }
             (Queued::Plain, None) => false,
+        }
+    }
+
+    /// Returns true if a bid is in the book.
+    pub(crate) fn has(&self, queued: Queued, rank: Rank, handle: Option<Handle>) -> bool {
+        match queued {
+            Queued::Plain => handle.is_some(),
+            Queued::Gang(least) => {
+                let found = self.gangs.at_most((least, rank));
+                found.is_some_and(|(key, _)| key == (least, rank))
+            }
         }
     }
 

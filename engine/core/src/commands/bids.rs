@@ -48,22 +48,19 @@ impl Exchange {
         let known = self.scopes.keep(&scope);
         self.emit(Fact::BidPlaced { bidder, scope, ceiling, min_nodes, max_nodes });
         let immediate = bid.time_in_force == TimeInForce::Ioc;
-        self.bids.insert(
-            id,
-            Bid::new(
-                BidTerms {
-                    tenant: bidder.tenant,
-                    scope: known,
-                    ceiling,
-                    seq: self.seq,
-                    min_nodes,
-                    max_nodes,
-                    expiry: Expiry::at(expire_at),
-                    closes,
-                },
-                true,
-            ),
-        );
+        let terms = BidTerms {
+            tenant: bidder.tenant,
+            scope: known,
+            ceiling,
+            seq: self.seq,
+            min_nodes,
+            max_nodes,
+            expiry: Expiry::at(expire_at),
+            closes,
+        };
+        let mut placed = Bid::new(terms, true);
+        placed.is_funded = self.funds_of(bidder.tenant).is_some();
+        self.bids.insert(id, placed);
         let account = &mut self.accounts[bidder.tenant.0 as usize];
         account.bids.push(id);
         if let Some(at) = expire_at {
@@ -153,6 +150,9 @@ impl Exchange {
         if ceiling < old_ceiling {
             self.check_lower_ceiling(bid, ceiling)?;
         }
+        if bid.is_funded && ceiling > old_ceiling && !self.covers_raise(id, ceiling) {
+            return Err(Reject::NoFunds);
+        }
 
         let locked_until = self.ceiling_lock(bid, old_ceiling, ceiling);
         let seq = self.seq;
@@ -168,6 +168,9 @@ impl Exchange {
         bid.ceiling_locked_until = locked_until;
         (bid.terms.ceiling, bid.terms.max_nodes) = (ceiling, nodes);
         let bid_seq = bid.terms.seq;
+        if bid.is_funded {
+            self.raise_reservations(id);
+        }
         self.last_settled.note_ceiling(id, old_ceiling);
         self.emit(Fact::BidAmended { bidder, ceiling, max_nodes: nodes, bid_seq });
         if nodes != old_nodes {

@@ -136,6 +136,7 @@ impl Exchange {
 
     fn set_rules(&mut self, id: MarketId, rules: MarketRules) {
         self.market_mut(id).rules = rules;
+        self.reindex_all_funds();
         let claimed: Vec<_> = self.market(id).book.held.claims().collect();
         for node in claimed {
             let claim = self.allocation(node).claim().expect("a claimed notice");

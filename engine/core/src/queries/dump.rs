@@ -19,6 +19,7 @@ impl Exchange {
             bids: self.bids.iter().map(|(id, record)| dump_bid(id, record)).collect(),
             allocations: self.allocations.iter().map(|(id, a)| self.dump_allocation(id, a)).collect(),
             totals: self.totals,
+            funded: self.dump_funded(),
         }
     }
 

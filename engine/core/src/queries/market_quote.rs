@@ -23,10 +23,13 @@ pub struct MarketQuote {
     /// The reason why the asked ceiling would not get its nodes at once, or why no ceiling does; None if it would, or
     /// none was asked.
     pub unfilled: Option<Unfilled>,
-    /// The nodes that the asked ceiling gets or claims; None if none was asked.
+    /// The nodes that the asked ceiling gets or claims, and that the account can pay for; None if none was asked.
     pub nodes: Option<u32>,
     /// The part of these nodes that are claims; None if no ceiling was asked.
     pub claimed: Option<u32>,
+    /// The nodes that the account's funds pay for at the asked ceiling, whatever the market has; None if the account is
+    /// unlimited, or if no ceiling was asked.
+    pub affordable: Option<u32>,
 }
 
 impl Exchange {
@@ -90,16 +93,22 @@ impl Exchange {
         nodes: u32,
     ) -> MarketQuote {
         let (numbers, _) = self.market_numbers(market);
-        let entry_price;
-        let (unfilled, taken) = if self.offer_of(market, tenant).is_some() {
-            // The entry price of several nodes would tell a provider the ceilings of those who hold its units.
-            entry_price = None;
-            (Some(Unfilled::OwnSupply), ceiling.map(|_| (0, 0)))
-        } else {
-            entry_price = self.entry_price_of(market, nodes);
-            let unfilled =
-                ceiling.and_then(|ceiling| self.quoted_obstacle(market, ceiling, nodes, entry_price));
-            (unfilled, ceiling.map(|ceiling| self.would_take(market, ceiling, nodes)))
+        let sells = self.offer_of(market, tenant).is_some();
+        // The entry price of several nodes would tell a provider the ceilings of those who hold its units.
+        let entry_price = if sells { None } else { self.entry_price_of(market, nodes) };
+        let affordable = ceiling.and_then(|ceiling| self.affordable_nodes(tenant, market, ceiling));
+        let (unfilled, taken) = match ceiling {
+            _ if sells => (Some(Unfilled::OwnSupply), ceiling.map(|_| (0, 0))),
+            None => (None, None),
+            Some(ceiling) => {
+                let paid = affordable.unwrap_or(nodes).min(nodes);
+                let unfilled = match self.quoted_obstacle(market, ceiling, nodes, entry_price) {
+                    None if paid < nodes => Some(Unfilled::NoFunds),
+                    Some(_) if paid == 0 => Some(Unfilled::NoFunds),
+                    unfilled => unfilled,
+                };
+                (unfilled, Some(self.would_take(market, ceiling, paid)))
+            }
         };
         MarketQuote {
             market,
@@ -109,6 +118,7 @@ impl Exchange {
             unfilled,
             nodes: taken.map(|(nodes, _)| nodes),
             claimed: taken.map(|(_, claimed)| claimed),
+            affordable,
         }
     }
 

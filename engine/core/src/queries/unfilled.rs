@@ -21,6 +21,8 @@ pub enum Unfilled {
     BelowNeededCeiling,
     /// The bid could get a node, but not as many at once as it needs (R12).
     MinimumNotMet,
+    /// Its account cannot pay for one more node there, or for the minimum (R19).
+    NoFunds,
     /// It may displace a node as soon as that node's protection ends (R4).
     WaitingForProtectedNode,
 }
@@ -35,6 +37,7 @@ impl Unfilled {
             Unfilled::BelowFloor => "BELOW_FLOOR",
             Unfilled::BelowNeededCeiling => "BELOW_NEEDED_CEILING",
             Unfilled::MinimumNotMet => "MINIMUM_NOT_MET",
+            Unfilled::NoFunds => "NO_FUNDS",
             Unfilled::WaitingForProtectedNode => "WAITING_FOR_PROTECTED_NODE",
         }
     }
@@ -67,15 +70,15 @@ impl Exchange {
 
     /// Returns the reason of the market in which the bid is closest to a node.
     pub(crate) fn why_unfilled(&self, id: BidId, bid: &Bid) -> Unfilled {
-        let reasons = self.admitting_markets(id).map(|market| self.reason_in(bid, market));
+        let reasons = self.admitting_markets(id).map(|market| self.reason_in(id, bid, market));
         reasons.max().unwrap_or(Unfilled::NoMarket)
     }
 
     fn obstacle(&self, id: BidId, bid: &Bid, market: MarketId) -> Obstacle {
-        let reason = self.reason_in(bid, market);
+        let reason = self.reason_in(id, bid, market);
         let waits = reason == Unfilled::WaitingForProtectedNode;
         let needed = match reason {
-            Unfilled::NoMarket | Unfilled::OwnSupply | Unfilled::NoSupply => None,
+            Unfilled::NoMarket | Unfilled::OwnSupply | Unfilled::NoSupply | Unfilled::NoFunds => None,
             Unfilled::WaitingForProtectedNode => self.needed_while_waiting(id, bid, market),
             Unfilled::BelowFloor | Unfilled::BelowNeededCeiling | Unfilled::MinimumNotMet => {
                 self.needed_by(bid, market)
@@ -89,9 +92,12 @@ impl Exchange {
         }
     }
 
-    fn reason_in(&self, bid: &Bid, market: MarketId) -> Unfilled {
+    fn reason_in(&self, id: BidId, bid: &Bid, market: MarketId) -> Unfilled {
         if self.sells(bid.terms.tenant, market) {
             return Unfilled::OwnSupply;
+        }
+        if !self.takes_part(id, market) {
+            return Unfilled::NoFunds;
         }
         let Some(floor) = self.floor_of_others(bid, market) else { return Unfilled::NoSupply };
         if bid.terms.ceiling < floor {

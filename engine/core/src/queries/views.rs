@@ -143,6 +143,7 @@ pub struct UnitView {
 
 pub use crate::queries::accounts::OfferUnits;
 pub use crate::queries::depth::{DemandLevel, Depth, SupplyLevel};
+pub use crate::queries::funds::FundsView;
 pub use crate::queries::market_quote::MarketQuote;
 pub use crate::queries::refusal_detail::RefusalDetail;
 pub use crate::queries::unfilled::{Obstacle, Unfilled};
@@ -272,7 +273,7 @@ impl Exchange {
                 reason: notice.reason,
                 deadline: notice.deadline,
                 claimed: notice.claim.is_some(),
-                price_to_stay: self.price_to_stay(allocation),
+                price_to_stay: self.price_to_stay(id, allocation),
             }),
         })
     }
@@ -336,13 +337,13 @@ impl Exchange {
     }
 
     /// Returns the lowest ceiling with which R4 does not allow the challenger, or which pays a raised
-    /// reserve. None if the unit leaves, or if the bid has no room for the node.
-    fn price_to_stay(&self, allocation: &Allocation) -> Option<Price> {
+    /// reserve. None if the unit leaves, if the bid has no room for the node, or if its account lacks funds for it.
+    fn price_to_stay(&self, id: AllocationId, allocation: &Allocation) -> Option<Price> {
         let bid = self.bid(allocation.bid);
         let notice = allocation.notice?;
         let offer = self.offer(allocation.unit);
         let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
-        if !room || offer.units[allocation.unit.number].leaving {
+        if !room || offer.units[allocation.unit.number].leaving || !self.covers_return(id) {
             return None;
         }
         let markets = self.admitting_markets(allocation.bid);

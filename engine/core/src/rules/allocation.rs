@@ -1,9 +1,9 @@
 //! Starts and ends allocations, and updates their units and bids.
 
-use crate::event::{CloseReason, DropCause, EndReason, Fact};
+use crate::event::{CloseReason, DropCause, EndReason, Fact, Node};
 use crate::exchange::Exchange;
-use crate::state::Allocation;
 use crate::state::timers::Due;
+use crate::state::{Allocation, Bid, BidTerms};
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId, UnitId};
 
 impl Exchange {
@@ -11,16 +11,17 @@ impl Exchange {
     pub(crate) fn take_free(&mut self, bid: BidId, market: MarketId, provider: AccountId) {
         let offer = &self.market(market).offers[&provider];
         let number = offer.free.first().expect("an offer with a free unit");
-        self.allocate(bid, UnitId { market, provider, number });
+        self.allocate(bid, UnitId { market, provider, number }, None);
     }
 
-    fn allocate(&mut self, bid_id: BidId, unit: UnitId) {
+    /// Starts an allocation, after one that had a claim of the bid, if `claimed` names it.
+    fn allocate(&mut self, bid_id: BidId, unit: UnitId, claimed: Option<AllocationId>) {
         self.last_allocation += 1;
         let id = AllocationId(self.last_allocation);
         let rules = &self.market(unit.market).rules;
         let start_by = self.now.after(rules.start_timeout);
         let protected_until = start_by.after(rules.min_runtime);
-        let tenant = self.bid(bid_id).terms.tenant;
+        let Bid { terms: BidTerms { tenant, .. }, is_funded, .. } = *self.bid(bid_id);
         let offer = self.offer_mut(unit);
         offer.free.remove(unit.number);
         offer.units.get_mut(unit.number).expect("a unit to allocate").allocation = Some(id);
@@ -47,6 +48,9 @@ impl Exchange {
         self.timers.set(start_by, Due::StartTimeout(id));
         self.timers.set(protected_until, Due::ProtectionEnds(id));
         self.emit(Fact::Allocated { node: self.node(id) });
+        if is_funded {
+            self.reserve_node(id, claimed);
+        }
         self.reindex_allocation(id);
         self.reindex_bid(bid_id);
     }
@@ -66,10 +70,12 @@ impl Exchange {
             | EndReason::Regrouped
             | EndReason::Outbid
             | EndReason::CapacityWithdrawn
-            | EndReason::ReserveRaised => None,
+            | EndReason::ReserveRaised
+            | EndReason::Funds => None,
         };
         let claimed = self.take_claim(id);
         if let (Some(by), Some(cause)) = (claimed, lost) {
+            self.release_claim(id, by);
             self.emit(Fact::ClaimDropped { node, by, cause });
         }
         let charge = self.final_charge(id, reason);
@@ -88,6 +94,9 @@ impl Exchange {
             }
         }
         let max_nodes = bid.terms.max_nodes;
+        if bid.is_funded {
+            self.release_node(id, node.tenant);
+        }
         self.emit(Fact::Ended { node, max_nodes, reason });
         if let Some(charge) = charge {
             self.emit(charge);
@@ -97,11 +106,12 @@ impl Exchange {
         if let (Some(by), true) = (claimed, lost.is_some()) {
             self.reindex_bid(by.bid);
         }
-        self.vacate(node.unit, reason, claimed.filter(|_| lost.is_none()).map(|by| by.bid));
+        self.vacate(node, reason, claimed.filter(|_| lost.is_none()).map(|by| by.bid));
     }
 
     /// Updates a unit whose allocation has ended: it goes, rests, is handed over, or becomes free.
-    fn vacate(&mut self, unit: UnitId, reason: EndReason, claimed_by: Option<BidId>) {
+    fn vacate(&mut self, node: Node, reason: EndReason, claimed_by: Option<BidId>) {
+        let unit = node.unit;
         let is_open = self.is_open(unit.market);
         let offer = self.offer_mut(unit);
         let vacant = offer.units.get_mut(unit.number).expect("the unit of an allocation");
@@ -112,7 +122,7 @@ impl Exchange {
         } else if never_started {
             self.rest(unit);
         } else if let Some(bid) = claimed_by {
-            self.allocate(bid, unit);
+            self.allocate(bid, unit, Some(node.allocation));
         } else {
             offer.free.insert(unit.number);
             self.reindex_offer(unit.market, unit.provider);

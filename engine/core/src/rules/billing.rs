@@ -1,11 +1,11 @@
 //! Bills nodes and claims (R15), with the reserve that counts for them (R11).
 
-use crate::event::{Bidder, ChargeReason, DropCause, EndReason, Fact};
+use crate::event::{Bidder, ChargeReason, DropCause, EndReason, Fact, NoticeReason};
 use crate::exchange::Exchange;
 use crate::settlement_details::{ClosedNode, SettlementDetail};
 use crate::state::timers::Due;
 use crate::state::{Allocation, Running};
-use crate::types::money::Bill;
+use crate::types::money::{Bill, Price};
 use crate::types::units::{AccountId, AllocationId, Micros, UnitId};
 
 impl Exchange {
@@ -53,14 +53,19 @@ impl Exchange {
     pub(crate) fn final_charge(&mut self, id: AllocationId, reason: EndReason) -> Option<Fact> {
         let allocation = self.allocation(id);
         let (tenant, unit, running) = (allocation.tenant, allocation.unit, allocation.running);
+        let reason_of_notice = allocation.notice.map(|notice| notice.reason);
         let (used, price) = (self.accrued(allocation, self.now), self.billed(allocation));
         let mut missing = Micros(0);
         let mut bill = used;
         match (reason, allocation.ready) {
-            // A node that its tenant gives back without a notice is billed for at least `min_charge`.
-            (EndReason::Released | EndReason::Regrouped, ready) if allocation.notice.is_none() => {
+            // A node that its tenant gives back without a notice is billed for at least `min_charge`, and so is one
+            // that its account cannot pay for (R19).
+            (EndReason::Released | EndReason::Regrouped | EndReason::Funds, ready)
+                if matches!(reason_of_notice, None | Some(NoticeReason::Funds)) =>
+            {
                 let ran = ready.map_or(Micros(0), |ready| self.now.since(ready));
-                missing = self.market(unit.market).rules.min_charge.since(ran);
+                let reserved = self.funds_of(tenant).map(|funds| funds.node(id));
+                missing = self.min_charge(unit.market, reserved).since(ran);
                 bill += price.over(missing);
             }
             // A node that is lost within the minimum runtime is free of charge.
@@ -87,16 +92,27 @@ impl Exchange {
     /// Charges a claim that ends: `min_charge` at the price that its bid would have paid there, as last settled.
     pub(crate) fn charge_for_claim(&mut self, node: AllocationId, by: Bidder) {
         let unit = self.allocation(node).unit;
-        let market = self.market(unit.market);
-        let ceiling = self.last_settled.ceiling(by.bid, self.bid(by.bid).terms.ceiling);
-        let reserve = self.last_settled.reserve(unit.market, unit.provider, self.offer(unit).reserve);
-        let price = market.meter.tariff().price_for(by.tenant).max(reserve);
-        let (price, span) = (ceiling.min(price), market.rules.min_charge);
-        let bill = price.over(span);
-        if let Some(charge) = self.charge(node, unit, by.tenant, bill, ChargeReason::ClaimDropped) {
+        let (price, span) = self.claim_charge(node, by);
+        if let Some(charge) = self.charge(node, unit, by.tenant, price.over(span), ChargeReason::ClaimDropped)
+        {
             self.pending_details.push(SettlementDetail::Claim { allocation: node, price, span });
             self.emit(charge);
         }
+    }
+
+    /// Returns what a claim costs that is given up: a price, and the time at that price.
+    pub(crate) fn claim_charge(&self, node: AllocationId, by: Bidder) -> (Price, Micros) {
+        let unit = self.allocation(node).unit;
+        let span = self.min_charge(unit.market, self.funds_of(by.tenant).map(|funds| funds.claim(node)));
+        (self.price_of_claim(unit, by), span)
+    }
+
+    /// Returns the price that a bid would have paid for a unit, as last settled.
+    pub(crate) fn price_of_claim(&self, unit: UnitId, by: Bidder) -> Price {
+        let ceiling = self.last_settled.ceiling(by.bid, self.bid(by.bid).terms.ceiling);
+        let reserve = self.last_settled.reserve(unit.market, unit.provider, self.offer(unit).reserve);
+        let price = self.market(unit.market).meter.tariff().price_for(by.tenant).max(reserve);
+        ceiling.min(price)
     }
 
     /// Charges a tenant. The debit is credit plus fee. A debit of 0 is not charged.
@@ -114,6 +130,9 @@ impl Exchange {
         }
         let fee = debit.fee(self.market(unit.market).rules.fee_bps);
         self.totals.charge(debit, fee);
+        if !self.funded.is_empty() {
+            self.pay(tenant, debit);
+        }
         Some(Fact::Charged { node: self.node(id), tenant, debit, fee, reason })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::book::Victim;
 use crate::exchange::Exchange;
-use crate::state::BidTerms;
+use crate::state::{Bid, BidTerms};
 use crate::types::money::Price;
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId, Micros};
 use std::cmp::{Ordering, Reverse};
@@ -109,10 +109,13 @@ impl Exchange {
 
     /// Returns the node that a bid would take now over all its markets, if it took one (R3, R4, R13).
     pub(crate) fn best_for(&self, bid: BidId) -> Option<Candidate> {
-        let ceiling = self.bid(bid).terms.ceiling;
+        let Bid { terms: BidTerms { tenant, scope, ceiling, .. }, is_funded, .. } = *self.bid(bid);
         let (mut displacement, mut free, mut standing) =
             (Cheapest::default(), Cheapest::default(), Cheapest::default());
-        for market in self.open_markets(bid) {
+        for market in self.scopes.markets(scope).iter().copied() {
+            if !self.may_buy(bid, tenant, is_funded, market) {
+                continue;
+            }
             let affordable = |o: &Candidate| o.needed <= ceiling;
             displacement.look_at(market, self.displacement(market).filter(affordable));
             free.look_at(market, self.free_unit(market).filter(affordable));
@@ -123,15 +126,16 @@ impl Exchange {
         free.candidate().filter(precedes).or(standing.candidate().filter(precedes)).or(displacement)
     }
 
-    /// Returns the cheapest candidate of the bid's markets that it can afford. In a tie the first
+    /// Returns the cheapest candidate of some of the bid's markets that it can afford. In a tie the first
     /// market wins.
     pub(crate) fn best_of(
         &self,
+        markets: impl Iterator<Item = MarketId>,
         bid: BidId,
         in_market: impl Fn(MarketId) -> Option<Candidate>,
     ) -> Option<Candidate> {
         let (ceiling, mut best) = (self.bid(bid).terms.ceiling, Cheapest::default());
-        for market in self.open_markets(bid) {
+        for market in markets {
             best.look_at(market, in_market(market).filter(|candidate| candidate.needed <= ceiling));
         }
         best.candidate()
@@ -142,6 +146,19 @@ impl Exchange {
         let BidTerms { tenant, scope, .. } = self.bid(bid).terms;
         let markets = self.scopes.markets(scope).iter().copied();
         markets.filter(move |market| self.market(*market).serves(bid, tenant))
+    }
+
+    /// Returns the markets of a bid in which it may buy and takes part (R19), in the order in which they were named.
+    pub(crate) fn buying_markets(&self, bid: BidId) -> impl Iterator<Item = MarketId> {
+        let Bid { terms: BidTerms { tenant, scope, .. }, is_funded, .. } = *self.bid(bid);
+        let markets = self.scopes.markets(scope).iter().copied();
+        markets.filter(move |market| self.may_buy(bid, tenant, is_funded, *market))
+    }
+
+    /// Returns true if a bid may buy in one of its markets and takes part there. Only a bid of a funded account can fail to
+    /// take part.
+    fn may_buy(&self, bid: BidId, tenant: AccountId, is_funded: bool, market: MarketId) -> bool {
+        self.market(market).serves(bid, tenant) && (!is_funded || self.takes_part(bid, market))
     }
 
     /// Returns how many of `nodes` a bid would take in a market now, and how many of these only after a notice.

@@ -50,6 +50,14 @@ impl Exchange {
             Due::Expiry(id) => {
                 self.bids.get(id).is_some_and(|bid| bid.searching && bid.terms.expiry.get() == Some(at))
             }
+            Due::Month(account) => {
+                let budget = self.funds_of(account).and_then(|funds| funds.budget);
+                budget.is_some_and(|budget| budget.next_month == at)
+            }
+            Due::Renewal(account) => {
+                let renewal = self.funds_of(account).and_then(|funds| funds.renewal);
+                renewal.is_some_and(|renewal| renewal.next == at)
+            }
         }
     }
 }

@@ -2,8 +2,9 @@
 //! with its place in the book, and moves it. Call the function after every change of what it reads.
 
 use crate::book::{BookPlace, Demand, Handle, Live, Queued};
+use crate::collections::dense_map::DenseMap;
 use crate::exchange::Exchange;
-use crate::state::Bid;
+use crate::state::{Allocation, Bid};
 use crate::types::money::Price;
 use crate::types::units::{AccountId, AllocationId, BidId, MarketId};
 use std::cmp::Reverse;
@@ -12,7 +13,19 @@ impl Exchange {
     /// Reindexes an allocation after a change of its notice, protection or reserve, or of its bid.
     pub(crate) fn reindex_allocation(&mut self, id: AllocationId) {
         let place = self.place_of(id);
+        if place.is_notice_of_staying_unit() && !self.funded.is_empty() {
+            self.note_short_of(id);
+        }
         self.move_to(id, Some(place));
+    }
+
+    /// Notes the bid of an unfunded node, if it has to give up a claim for the node to come back.
+    fn note_short_of(&mut self, id: AllocationId) {
+        let allocation = self.allocation(id);
+        let (bid_id, bid) = (allocation.bid, self.bid(allocation.bid));
+        if bid.room() == 0 && !bid.claims.is_empty() && self.is_unfunded(id) {
+            self.note_short(bid_id);
+        }
     }
 
     /// Takes an allocation that ends out of the book.
@@ -77,7 +90,7 @@ impl Exchange {
         let stays = !offer.units[allocation.unit.number].leaving;
         // There is room under `max_nodes`, or a claim that the bid can give up for the node.
         let room = notice.returns || bid.live.len() < bid.terms.max_nodes;
-        stays && offer.reserve <= bid.terms.ceiling && room
+        stays && offer.reserve <= bid.terms.ceiling && room && (!bid.is_funded || self.covers_return(id))
     }
 
     /// Reindexes a bid after a change of what it wants or has. That concerns its place in the queues,
@@ -85,7 +98,7 @@ impl Exchange {
     pub(crate) fn reindex_bid(&mut self, id: BidId) {
         let bid = self.bids.get_mut(id).expect("an active bid");
         self.accounts[bid.terms.tenant.0 as usize].open.count(bid);
-        let (queued, unmet) = (bid.queue(), bid.unmet());
+        let (queued, unmet, is_funded) = (bid.queue(), bid.unmet(), bid.is_funded);
         if bid.queued != queued {
             self.requeue(id, queued);
         } else if queued.is_some() {
@@ -93,6 +106,9 @@ impl Exchange {
                 self.count_unmet(id, unmet);
             }
             self.count_losing(id);
+            if is_funded {
+                self.update_weight(id);
+            }
         }
         let bid = self.bid(id);
         let (has_ended, notices) = (bid.has_ended(), bid.notices.clone());
@@ -103,6 +119,52 @@ impl Exchange {
             self.reindex_allocation(notice);
         }
         self.reindex_rescue(id);
+    }
+
+    /// Reindexes the nodes of a bid that are under notice.
+    pub(super) fn reindex_notices(&mut self, id: BidId) {
+        for notice in self.bid(id).notices.clone().iter() {
+            self.reindex_allocation(notice);
+        }
+    }
+
+    /// Returns the weight with which a bid of a funded account waits, if it does.
+    fn weight_of_queued(&self, id: BidId, queued: Option<Queued>) -> Option<u128> {
+        let funds = self.funds_of(self.bid(id).terms.tenant)?;
+        queued.map(|queued| self.weight(funds, id, queued.nodes_at_once()))
+    }
+
+    /// Updates the books after a change of `c` of a bid, by which its account pays for it (R19).
+    pub(super) fn update_weight(&mut self, id: BidId) {
+        let bid = self.bid(id);
+        let (Some(queued), Some(funds)) = (bid.queued, self.funds_of(bid.terms.tenant)) else { return };
+        let weight = self.weight(funds, id, queued.nodes_at_once());
+        for at in 0..self.markets_of(id).len() {
+            let (market, tenant) = (self.markets_of(id)[at], self.bid(id).terms.tenant);
+            let funds = self.accounts[tenant.0 as usize].funds.as_deref_mut().expect("just seen");
+            if funds.weight(market, id).is_some_and(|before| before != weight) {
+                funds.set_waiting(market, id, Some(weight), 0);
+                self.reindex_taking_part(id, market);
+            }
+        }
+    }
+
+    /// Puts a bid that waits in a market into its book or takes it out, after a change of whether it takes part (R19).
+    pub(super) fn reindex_taking_part(&mut self, id: BidId, market: MarketId) {
+        let bid = self.bid(id);
+        let (tenant, rank, unmet, losing) =
+            (bid.terms.tenant, bid.rank(), bid.queued_nodes, bid.queued_losing);
+        let takes_part = self.funds_of(tenant).is_some_and(|funds| funds.takes_part(market, id));
+        let Some(queued) = bid.queued else { return };
+        let (demand, handle) = self.demand_of(id, market);
+        let has_changed = match (demand.has(queued, rank, *handle), takes_part) {
+            (false, true) => demand.insert(id, tenant, queued, unmet, losing, rank, handle),
+            (true, false) => demand.remove(tenant, queued, rank, handle),
+            (true, true) | (false, false) => false,
+        };
+        if has_changed {
+            self.dirty.insert(market);
+        }
     }
 
     /// Removes a bid from the books before a change of its rank. [`Exchange::reindex_bid`] brings it back.
@@ -116,16 +178,23 @@ impl Exchange {
         }
     }
 
-    fn requeue(&mut self, id: BidId, queued: Option<Queued>) {
-        let losing = self.is_losing(self.bid(id));
-        let Exchange { bids, markets, scopes, dirty, .. } = self;
+    pub(super) fn requeue(&mut self, id: BidId, queued: Option<Queued>) {
+        let weight = if self.funded.is_empty() { None } else { self.weight_of_queued(id, queued) };
+        let Exchange { bids, markets, scopes, dirty, accounts, allocations, renewal, .. } = self;
         let bid = bids.get_mut(id).expect("an active bid");
+        let losing = bid.is_losing(allocations);
         let before = std::mem::replace(&mut bid.queued, queued);
         let (tenant, rank, unmet) = (bid.terms.tenant, bid.rank(), bid.unmet());
         (bid.queued_nodes, bid.queued_losing) = (unmet, losing);
+        let mut funds = if bid.is_funded { accounts[tenant.0 as usize].funds.as_deref_mut() } else { None };
         for (at, id_of_market) in scopes.markets(bid.terms.scope).iter().enumerate() {
             let market = &mut markets[id_of_market.0 as usize];
-            let queued = queued.filter(|_| market.serves(id, tenant));
+            let mut queued = queued.filter(|_| market.serves(id, tenant));
+            if let Some(funds) = &mut funds {
+                let weight = weight.filter(|_| queued.is_some());
+                let takes_part = funds.wait_in(*id_of_market, id, weight, &market.rules, *renewal);
+                queued = queued.filter(|_| takes_part);
+            }
             let (demand, handle) = (&mut market.book.demand, bid.handle(at));
             let removed = before.is_some_and(|before| demand.remove(tenant, before, rank, handle));
             let inserted =
@@ -147,20 +216,11 @@ impl Exchange {
         }
     }
 
-    /// Returns true if the unmet demand of a bid counts in H (R8): it is more than what providers' notices gave back.
-    pub(super) fn is_losing(&self, bid: &Bid) -> bool {
-        if bid.notices.is_empty() {
-            return bid.unmet() > 0;
-        }
-        let notices = bid.notices.iter().filter_map(|id| self.allocation(id).notice);
-        bid.unmet() > notices.filter(|notice| notice.is_of_provider()).count() as u32
-    }
-
     /// Counts a bid among the losing bids of its markets, or no longer. The place of the bid stays.
     fn count_losing(&mut self, id: BidId) {
-        let losing = self.is_losing(self.bid(id));
-        let Exchange { bids, markets, scopes, dirty, .. } = self;
+        let Exchange { bids, markets, scopes, dirty, allocations, .. } = self;
         let bid = bids.get_mut(id).expect("an active bid");
+        let losing = bid.is_losing(allocations);
         if std::mem::replace(&mut bid.queued_losing, losing) == losing {
             return;
         }
@@ -275,15 +335,26 @@ impl Exchange {
         let (tenant, rank, unmet, losing) =
             (bid.terms.tenant, bid.rank(), bid.queued_nodes, bid.queued_losing);
         if let Some(queued) = bid.queued {
-            let serves = self.market(market).serves(id, tenant);
+            let takes_part = self.waits_in(id, market, queued);
             let (demand, handle) = self.demand_of(id, market);
             demand.remove(tenant, queued, rank, handle);
-            if serves {
+            if takes_part {
                 demand.insert(id, tenant, queued, unmet, losing, rank, handle);
             }
             self.dirty.insert(market);
         }
         self.reindex_rescue(id);
+    }
+
+    /// Returns true if a queued bid belongs into the book of a market: it is served there, and its account can pay.
+    fn waits_in(&mut self, id: BidId, market: MarketId, queued: Queued) -> bool {
+        let tenant = self.bid(id).terms.tenant;
+        let serves = self.market(market).serves(id, tenant);
+        let Some(funds) = self.funds_of(tenant) else { return serves };
+        let weight = serves.then(|| self.weight(funds, id, queued.nodes_at_once()));
+        let limit = funds.limit(self.stake_span(funds, market));
+        let funds = self.accounts[tenant.0 as usize].funds.as_deref_mut().expect("just seen");
+        funds.set_waiting(market, id, weight, limit)
     }
 
     /// Returns the demand of one of a bid's markets, with the bid's handle there.
@@ -307,6 +378,15 @@ impl Exchange {
 }
 
 impl Bid {
+    /// Returns true if the unmet demand of the bid counts in H (R8): it is more than what providers' notices gave back.
+    pub(super) fn is_losing(&self, allocations: &DenseMap<AllocationId, Allocation>) -> bool {
+        if self.notices.is_empty() {
+            return self.unmet() > 0;
+        }
+        let notices = self.notices.iter().filter_map(|id| allocations[id].notice);
+        self.unmet() > notices.filter(|notice| notice.is_of_provider()).count() as u32
+    }
+
     /// Returns the market in which the claims of a rescued bid must be: for a gang only this one
     /// (R12).
     pub(crate) fn rescue_market(&self, market: MarketId) -> Option<MarketId> {

@@ -5,7 +5,7 @@ use crate::event::{Bidder, ClaimCause, DropCause, EndReason, Fact, NoticeReason}
 use crate::exchange::Exchange;
 use crate::state::timers::Due;
 use crate::state::{Allocation, Claim, Notice};
-use crate::types::units::{AllocationId, BidId};
+use crate::types::units::{AllocationId, BidId, Micros};
 
 impl Allocation {
     /// Returns true if the node is an orphan that takes up unmet demand of its bid when it comes
@@ -26,18 +26,25 @@ impl Allocation {
 
 impl Exchange {
     pub(crate) fn start_notice(&mut self, id: AllocationId, reason: NoticeReason) {
-        let bid = self.give_notice(id, reason);
+        self.start_notice_until(id, reason, self.usual_deadline(id));
+    }
+
+    pub(crate) fn start_notice_until(&mut self, id: AllocationId, reason: NoticeReason, deadline: Micros) {
+        let bid = self.give_notice(id, reason, deadline);
         self.reindex_bid(bid);
     }
 
-    /// Gives a notice. Its deadline is not before the end of the protection, unless the reason is
-    /// OUTBID, which never occurs during a protection. Returns the bid, which the caller must reindex
-    /// with its node.
-    fn give_notice(&mut self, id: AllocationId, reason: NoticeReason) -> BidId {
+    /// Returns the deadline of a notice that begins, unless its reason is FUNDS. It is not before the end of the
+    /// protection, during which OUTBID never occurs.
+    fn usual_deadline(&self, id: AllocationId) -> Micros {
         let allocation = self.allocation(id);
-        let (bid_id, protected_until) = (allocation.bid, allocation.protected_until);
         let notice = self.market(allocation.unit.market).rules.notice;
-        let deadline = self.now.after(notice).max(protected_until);
+        self.now.after(notice).max(allocation.protected_until)
+    }
+
+    /// Gives a notice. Returns the bid, which the caller must reindex with its node.
+    fn give_notice(&mut self, id: AllocationId, reason: NoticeReason, deadline: Micros) -> BidId {
+        let bid_id = self.allocation(id).bid;
         let frozen = self.last_settled.billed(id, self.billed(self.allocation(id)));
         let bid = self.bid_mut(bid_id);
         bid.live.remove(id);
@@ -46,22 +53,33 @@ impl Exchange {
         if returns {
             bid.terms.max_nodes -= 1;
         }
-        let max_nodes = bid.terms.max_nodes;
+        let (max_nodes, is_funded) = (bid.terms.max_nodes, bid.is_funded);
         let notice = Notice { deadline, reason, returns, frozen, claim: None };
         let allocation = self.allocation_mut(id);
         allocation.notice = Some(notice);
         allocation.raise_at = None;
         self.timers.set(deadline, Due::Deadline(id));
         self.emit(Fact::NoticeStarted { node: self.node(id), deadline, max_nodes, reason });
+        if is_funded {
+            self.reserve_frozen_price(id);
+        }
         self.remeter(id);
         bid_id
+    }
+
+    /// Moves the deadline of a notice to an earlier time (R19).
+    pub(crate) fn move_deadline(&mut self, id: AllocationId, deadline: Micros) {
+        self.allocation_mut(id).notice.as_mut().expect("a notice to move").deadline = deadline;
+        self.timers.set(deadline, Due::Deadline(id));
+        self.emit(Fact::NoticeMoved { node: self.node(id), deadline });
+        self.reindex_allocation(id);
     }
 
     /// Displaces a victim (R4): its notice begins, or the claim on it moves.
     pub(crate) fn displace(&mut self, by: BidId, victim: Victim) {
         let node = victim.allocation;
         if !victim.claimed {
-            let outbid = self.give_notice(node, NoticeReason::Outbid);
+            let outbid = self.give_notice(node, NoticeReason::Outbid, self.usual_deadline(node));
             self.claim(by, node, ClaimCause::Displaced);
             self.reindex_bid(outbid);
         } else if self.allocation(node).bid == by {
@@ -88,8 +106,10 @@ impl Exchange {
         let was = notice.claim.replace(claim);
         if let Some(was) = was {
             self.bid_mut(was.by.bid).claims.remove(node);
+            self.release_claim(node, was.by);
         }
         self.bid_mut(by).claims.insert(node);
+        self.reserve_claim(node, by);
         self.emit(Fact::Claimed {
             node: self.node(node),
             by: claim.by,
@@ -115,11 +135,13 @@ impl Exchange {
     /// Drops the claim on a node under notice and charges nothing. The notice stays.
     pub(crate) fn drop_claim_free_of_charge(&mut self, node: AllocationId, cause: DropCause) {
         let by = self.take_claim(node).expect("a claim to drop");
+        self.release_claim(node, by);
         self.emit(Fact::ClaimDropped { node: self.node(node), by, cause });
         self.reindex_allocation(node);
         self.reindex_bid(by.bid);
     }
 
+    /// Takes the claim off a node under notice. The caller releases its reservation, or hands it over.
     pub(crate) fn take_claim(&mut self, node: AllocationId) -> Option<Bidder> {
         let claim = self.allocation_mut(node).notice.as_mut()?.claim.take()?;
         self.bid_mut(claim.by.bid).claims.remove(node);
@@ -139,6 +161,7 @@ impl Exchange {
             let victim = self.dearest_victim(bid_id, None).expect("the node is wanted back");
             self.drop_claim(victim, DropCause::Rescued);
         }
+        self.fund_again(id);
         let bid = self.bid_mut(bid_id);
         bid.notices.remove(id);
         bid.live.insert(id);

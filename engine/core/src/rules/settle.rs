@@ -5,13 +5,20 @@ use crate::book::Rank;
 use crate::event::{CloseReason, DropCause};
 use crate::exchange::Exchange;
 use crate::rules::candidates::{Candidate, CandidateKind, Gang};
+use crate::state::BidTerms;
 use crate::types::money::Price;
 use crate::types::units::{AllocationId, BidId, MarketId};
 
 impl Exchange {
     pub(crate) fn settle(&mut self) {
-        // If no book has changed, no bid can be served that could not be served before.
-        while self.do_what_is_due() || self.end_emptied_market() || !self.dirty.is_empty() && self.serve() {}
+        if !self.short_accounts.is_empty() {
+            self.retry_short();
+        }
+        while self.do_what_is_due()
+            || !self.emptied.is_empty() && self.end_emptied_market()
+            || self.has_changed_books() && self.serve()
+            || !self.unrenewed.is_empty() && self.start_and_end_renewals()
+        {}
         if let Some(bid) = self.immediate.take() {
             self.end_immediate(bid);
         }
@@ -25,6 +32,15 @@ impl Exchange {
         self.tidy_timers();
         self.end_bids();
         self.assert_indexed();
+    }
+
+    /// Returns true if a book has changed, after the books follow what accounts can pay for. If none has, no bid can be
+    /// served that could not be served before.
+    fn has_changed_books(&mut self) -> bool {
+        if !self.stale_funds.is_empty() {
+            self.refresh_funds();
+        }
+        !self.dirty.is_empty()
     }
 
     /// Takes the first of steps 2 to 5 that does something.
@@ -67,14 +83,14 @@ impl Exchange {
             .map(|(_, bid)| bid)
             .filter(|bid| self.seeks_beyond_orphans(*bid) && !self.has_nearer_victim(*bid, market, needed));
         let taker = takers.next()?;
-        let free = self.best_of(taker, |market| self.free_unit(market));
+        let free = self.best_of(self.buying_markets(taker), taker, |market| self.free_unit(market));
         // If that bid would rather take a free unit (R3), the orphan waits.
         free.is_none_or(|free| free.needed > needed).then_some(taker)
     }
 
     /// Returns true if the bid's displacement would be in another market (R4).
     fn has_nearer_victim(&self, bid: BidId, market: MarketId, needed: Price) -> bool {
-        let mut others = self.open_markets(bid).filter(|other| *other != market);
+        let mut others = self.buying_markets(bid).filter(|other| *other != market);
         others.any(|other| self.displacement(other).is_some_and(|o| (o.needed, other) < (needed, market)))
     }
 
@@ -119,12 +135,11 @@ impl Exchange {
             }
             if self.bid(bid).unmet() > 0 {
                 match self.best_for(bid) {
+                    // What comes back to it in step 4 is all that it wants.
+                    Some(_) if !self.seeks_beyond_orphans(bid) => self.enqueue_after(rank, queue),
                     Some(Candidate { kind: CandidateKind::Free(market, provider), .. }) => {
-                        if self.seeks_beyond_orphans(bid) {
-                            self.take_free(bid, market, provider);
-                            return true;
-                        }
-                        self.enqueue_after(rank, queue);
+                        self.take_free(bid, market, provider);
+                        return true;
                     }
                     Some(Candidate {
                         kind: CandidateKind::Standing(_) | CandidateKind::Displace(_), ..
@@ -199,13 +214,18 @@ impl Exchange {
         if bid.claims.is_empty() || bid.unmet() + bid.claims.len() <= self.own_orphans(id) {
             return false;
         }
-        let acceptable = self.best_of(id, |market| {
+        let acceptable = self.best_of(self.open_markets(id), id, |market| {
             let victim = self.dearest_victim(id, self.bid(id).rescue_market(market))?;
-            self.free_unit(market).filter(|free| free.needed <= self.needed_against(victim))
+            let free = self.free_unit_instead(id, market, victim);
+            free.filter(|free| free.needed <= self.needed_against(victim))
         });
         let Some(Candidate { kind: CandidateKind::Free(market, provider), .. }) = acceptable else {
+            self.note_short(id);
             return false;
         };
+        // The claim's money pays for the unit, and the bid is never without both (R19).
+        let BidTerms { tenant, ceiling, .. } = self.bid(id).terms;
+        self.update_funds(tenant, |funds| funds.keep_place(id, ceiling));
         let victim = self.dearest_victim(id, self.bid(id).rescue_market(market)).expect("it was let off");
         // The provider whose unit was claimed gets the tenant all the same (R15).
         if self.allocation(victim).unit.provider == provider {
@@ -214,6 +234,7 @@ impl Exchange {
             self.drop_claim(victim, DropCause::Rescued);
         }
         self.take_free(id, market, provider);
+        self.update_funds(tenant, |funds| funds.release_place(id));
         true
     }
 
@@ -250,7 +271,7 @@ impl Exchange {
 
     fn place_for_gang(&self, bid: BidId, nodes: u32) -> Option<Gang> {
         let ceiling = self.bid(bid).terms.ceiling;
-        let places = self.open_markets(bid).filter_map(|market| self.gang_in(market, nodes, ceiling));
+        let places = self.buying_markets(bid).filter_map(|market| self.gang_in(market, nodes, ceiling));
         places.min_by(Gang::compare)
     }
 

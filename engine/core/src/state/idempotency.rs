@@ -1,5 +1,5 @@
-//! Idempotency keys (R16): the first answer to a client's key, for 24 hours of market time, at most a million for each
-//! account.
+//! Idempotency keys (R16): the first answer to a client's key. An account's own keys are kept for 24 hours of market
+//! time, at most a million of them. Of its keys of funds the last thousand are kept, however old they are.
 
 use crate::answer::Outcome;
 use crate::codec::Content;
@@ -13,12 +13,17 @@ use std::hash::BuildHasher;
 
 const LIFE: Micros = Micros::DAY;
 const MOST: usize = 1_000_000;
+const MOST_OF_FUNDS: usize = 1_000;
 /// The number of forgotten keys that are removed from the table together. Each is somewhere else in
 /// memory, and reading many at once costs one wait.
 const OUT_TOGETHER: usize = 64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Keys {
+    /// The time for which a key is kept.
+    life: Micros,
+    /// The number of keys that are kept.
+    most: usize,
     used: Slab<Used>,
     /// The keys, the oldest first.
     by_age: VecDeque<KeyHandle>,
@@ -65,10 +70,34 @@ impl First {
     }
 }
 
+impl Default for Keys {
+    /// Returns the keys of an account's own commands, of which there are none.
+    fn default() -> Keys {
+        Keys::new(LIFE, MOST)
+    }
+}
+
 impl Keys {
+    /// Returns the keys of the commands that fund an account, of which there are none (R19).
+    pub(crate) fn of_funds() -> Keys {
+        Keys::new(Micros(u64::MAX), MOST_OF_FUNDS)
+    }
+
+    fn new(life: Micros, most: usize) -> Keys {
+        Keys {
+            life,
+            most,
+            used: Slab::default(),
+            by_age: VecDeque::new(),
+            forgotten: Vec::new(),
+            table: HashTable::new(),
+            hasher: RandomState::default(),
+        }
+    }
+
     /// Returns the first use of a key, and forgets keys that are too old at `now`.
     pub(crate) fn find(&mut self, key: &ClientKey, now: Micros) -> Option<First> {
-        while self.by_age.front().is_some_and(|oldest| self.used[oldest.slot].at.after(LIFE) <= now) {
+        while self.by_age.front().is_some_and(|oldest| self.used[oldest.slot].at.after(self.life) <= now) {
             self.forget_oldest();
         }
         self.used(key).map(|used| used.first)
@@ -93,7 +122,7 @@ impl Keys {
         let handle = KeyHandle { hash, slot: self.used.put(Used { at: now, key, first, forgotten: false }) };
         self.table.insert_unique(spread(hash), handle, |handle| spread(handle.hash));
         self.by_age.push_back(handle);
-        if self.by_age.len() > MOST {
+        if self.by_age.len() > self.most {
             self.forget_oldest();
         }
     }

@@ -1,6 +1,6 @@
 //! Timers: what falls due, and in which order (§3, step 1).
 
-use crate::types::units::{AllocationId, BidId, Micros};
+use crate::types::units::{AccountId, AllocationId, BidId, Micros};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -12,6 +12,9 @@ pub(crate) enum Due {
     Deadline(AllocationId),
     StartTimeout(AllocationId),
     Expiry(BidId),
+    /// A month begins for an account that has a budget. Closing markets end before (R18, R19).
+    Month(AccountId),
+    Renewal(AccountId),
 }
 
 /// The timers. A timer is set and never removed. When it comes up, `due.rs` checks by the state if it is

@@ -55,6 +55,16 @@ impl fmt::Display for Amount {
     }
 }
 
+/// The funds of an account, in whole micro-dollars; negative after a cut (R19). No sequence of commands exceeds the type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Funds(pub i128);
+
+impl fmt::Display for Funds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// An exact sum of price × time, in micro-dollars per hour × microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bill(pub u128);

@@ -85,6 +85,12 @@ rejects! {
     BelowReserve = "BELOW_RESERVE",
     /// The market is closing or has ended: it takes no new bids, no more capacity, and is not closed again (R18).
     MarketClosed = "MARKET_CLOSED",
+    /// The account cannot pay for its nodes and claims at the new ceiling (R19).
+    NoFunds = "NO_FUNDS",
+    /// The amount is outside the range of the command (R19).
+    BadAmount = "BAD_AMOUNT",
+    /// The command needs a client key, and has none (R19).
+    KeyRequired = "KEY_REQUIRED",
 }
 
 impl fmt::Display for Reject {

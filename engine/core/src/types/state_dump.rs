@@ -1,9 +1,9 @@
 //! The whole state of the market in a form that two implementations can compare.
 
 use crate::types::market_state::MarketState;
-use crate::types::money::{Price, Totals};
+use crate::types::money::{Bill, Funds, Price, Totals};
 use crate::types::numbers::{Numbers, Supply};
-use crate::types::units::{AllocationId, BidId, MarketId, Micros, UnitId};
+use crate::types::units::{AccountId, AllocationId, BidId, MarketId, Micros, UnitId};
 
 /// The whole state, in the order of the ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,46 @@ pub struct StateDump {
     pub allocations: Vec<AllocationDump>,
     /// The totals of all charges.
     pub totals: Totals,
+    /// The funded accounts, in the order of their numbers (R19).
+    pub funded: Vec<FundsDump>,
+}
+
+/// The funds of a funded account (R19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FundsDump {
+    /// The number of the account.
+    pub account: AccountId,
+    /// The funds, in whole micro-dollars.
+    pub funds: Funds,
+    /// The sum of all reservations, exactly.
+    pub reserved: Bill,
+    /// The instant of the next renewal; None if the account has neither a node nor a claim.
+    pub next_renewal: Option<Micros>,
+    /// The budget.
+    pub budget: Option<BudgetDump>,
+}
+
+/// The monthly budget of an account (R19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetDump {
+    /// The amount of each month, in micro-dollars.
+    pub monthly: i64,
+    /// True if it is added to what is left.
+    pub roll_over: bool,
+    /// The first instant of the next month in UTC.
+    pub next_month: Micros,
+}
+
+impl FundsDump {
+    /// Returns all reservations in micro-dollars, rounded up.
+    pub fn reserved_amount(&self) -> i128 {
+        i128::try_from(self.reserved.0.div_ceil(u128::from(Micros::HOUR.0))).unwrap_or(i128::MAX)
+    }
+
+    /// Returns what is neither spent nor reserved, in micro-dollars, rounded down; negative after a cut.
+    pub fn available(&self) -> i128 {
+        self.funds.0.saturating_sub(self.reserved_amount())
+    }
 }
 
 /// One market as last settled.

@@ -8,6 +8,8 @@ mod claims;
 mod closing;
 mod displacement;
 mod free_units;
+mod funds;
+mod funds_abuse;
 mod gangs;
 mod handover;
 mod notice_prices;

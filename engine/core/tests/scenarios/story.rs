@@ -15,6 +15,10 @@
 //! | `ready p1/1`, `ready` | the nodes on these units, or all that are starting |
 //! | `release p1/1`, `withdraw p1/1`, `lost p1/1` | the node on that unit, or the unit |
 //! | `resume p1/1`, `resume p1` | a resting unit, or all that p1 has |
+//! | `fund t1 add 0.50`, `fund t1 set 0.50`, `fund t1 unlimited` | t1's funds in dollars, with a key of its own unless `keyless` |
+//! | `budget t1 100`, `budget t1 none` | t1's monthly budget; option: `rolls` |
+//! | `renewals 60s` | the time between renewals |
+//! | `funds` | draws each funded account: its funds, what is reserved and available, its unfunded nodes |
 //! | `show` | draws bids and prices; every story that does not end with a drawing ends with this one |
 //! | `numbers`, `quote 1 2`, `events`, `bills` | the five numbers; the entry prices for 1 and for 2 nodes; what the last command brought; the charges since they were last drawn |
 //!
@@ -29,7 +33,7 @@ use drawing::Cast;
 use expect_test::Expect;
 use kubebid_core::answer::Outcome;
 use kubebid_core::command::{
-    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+    CancelMode, FundChange, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
 };
 use kubebid_core::event::{Event, Fact};
 use kubebid_core::state_dump::AllocationState;
@@ -59,7 +63,7 @@ fn narrate(story: &str, clock: Clock) -> String {
     for line in &lines {
         teller.line(line);
     }
-    let drawings = ["show", "numbers", "quote", "events", "bills"];
+    let drawings = ["show", "numbers", "quote", "events", "bills", "funds"];
     if lines.last().is_none_or(|line| !drawings.iter().any(|word| line.starts_with(word))) {
         teller.line("show");
     }
@@ -85,6 +89,8 @@ struct Teller {
     /// The charges that were not drawn yet.
     charges: Vec<Event>,
     pages: String,
+    /// The number of client keys that were made up.
+    keys: u64,
 }
 
 impl Teller {
@@ -97,6 +103,7 @@ impl Teller {
         };
         match verb {
             "show" => self.draw(Cast::show),
+            "funds" => self.draw(Cast::funds),
             "numbers" => self.draw(Cast::numbers),
             "events" => {
                 let page = self.cast.events(&self.exchange, &self.events);
@@ -143,6 +150,8 @@ impl Teller {
             self.events.clear();
         }
         let key = words.after("key").map(ClientKey::new);
+        let key = key.or_else(|| (verb == "fund").then(|| self.next_key()));
+        let key = key.filter(|_| !words.flag("keyless"));
         let by = words.after("by").map(AccountName::new);
         for command in self.commands(verb, words, by) {
             self.send(line, at, key.clone(), command);
@@ -217,6 +226,23 @@ impl Teller {
                 };
                 Command::ResumeUnits { provider: by.unwrap_or(provider), units }
             }
+            "fund" => {
+                let account = AccountName::new(words.must());
+                let change = match words.must() {
+                    "add" => FundChange::Add(words.amount()),
+                    "set" => FundChange::Set(words.amount()),
+                    "unlimited" => FundChange::Unlimited,
+                    other => panic!("no story knows how to fund with {other:?}"),
+                };
+                Command::Fund { account, change }
+            }
+            "budget" => {
+                let roll_over = words.flag("rolls");
+                let account = AccountName::new(words.must());
+                let monthly = (!words.flag("none")).then(|| words.amount());
+                Command::SetBudget { account, monthly, roll_over }
+            }
+            "renewals" => Command::SetRenewal { renewal: words::span(words.must()) },
             "lost" => {
                 let unit = self.unit(words.must());
                 Command::ReportUnitLost { provider: by.unwrap_or(unit.provider.clone()), unit }
@@ -328,6 +354,12 @@ impl Teller {
         let node = dump.allocations.iter().find(|a| self.exchange.names().unit(a.unit) == unit);
         let Some(node) = node else { return (AllocationId(NOBODY), None) };
         (node.allocation, Some(self.cast.tenant_of(node.bid)))
+    }
+
+    /// Returns a client key that no other command has.
+    fn next_key(&mut self) -> ClientKey {
+        self.keys += 1;
+        ClientKey::new(&format!("fund {}", self.keys))
     }
 
     fn starting(&self) -> Vec<AllocationId> {

@@ -136,6 +136,11 @@ impl Fold<'_> {
             | Fact::Ready { .. }
             | Fact::Charged { .. }
             | Fact::PriceChanged { .. }
+            | Fact::NoticeMoved { .. }
+            | Fact::Funded { .. }
+            | Fact::BudgetSet { .. }
+            | Fact::BudgetRenewed { .. }
+            | Fact::RenewalSet { .. }
             | Fact::Rejected { .. }
             | Fact::Repeated { .. } => Ok(()),
         }

@@ -41,6 +41,7 @@ fn check_one(before: &Model, events: &[Event], after: &Model) -> Verdict {
     after.frozen_prices_are_of(before, events)?;
     after.closed_markets_have_not_grown_since(before)?;
     after.claims_and_gifts_are_lawful(events)?;
+    super::funds::check_step(before, events, after)?;
     super::fold::check(before, events, after)
 }
 
@@ -80,7 +81,8 @@ impl Model {
             );
             let was = before.allocations.get(id);
             let was_frozen = was.and_then(|was| was.notice.as_ref()).map(|notice| notice.frozen_price);
-            let frozen = if begun { was.map(|was| was.billed) } else { was_frozen };
+            let born = || Some(price_of_claim(before, self, a.bid, &self.node(*id)));
+            let frozen = if begun { was.map(|was| was.billed).or_else(born) } else { was_frozen };
             require(frozen == Some(notice.frozen_price), || {
                 format!("I3: {id} has the frozen price {}, not {frozen:?}", notice.frozen_price)
             })?;

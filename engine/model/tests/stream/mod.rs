@@ -4,7 +4,7 @@
 use kubebid_core::Price;
 use kubebid_core::answer::Answer;
 use kubebid_core::command::{
-    CancelMode, Command, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue,
+    CancelMode, Command, FundChange, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue,
 };
 use kubebid_core::command::{StampedCommand, TimeInForce};
 use kubebid_core::event::Fact;
@@ -25,11 +25,41 @@ pub(crate) struct Stream {
     /// The tenant of each bid.
     tenants: BTreeMap<BidId, AccountName>,
     resting: Vec<UnitName>,
+    funds: Treasury,
 }
+
+/// What a stream does to the funds of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Treasury {
+    Nothing,
+    Anything,
+    /// Each account is funded before its first bid, and never cut.
+    Gifts,
+}
+
+/// The first second of a month in UTC.
+const MONTH: u64 = 31 * 24 * 3600;
 
 impl Stream {
     pub(crate) fn new(seed: u64) -> Stream {
-        Stream { state: seed, now: 0, made: 0, tenants: BTreeMap::new(), resting: Vec::new() }
+        Stream {
+            state: seed,
+            now: 0,
+            made: 0,
+            tenants: BTreeMap::new(),
+            resting: Vec::new(),
+            funds: Treasury::Nothing,
+        }
+    }
+
+    /// Returns a stream in which accounts are funded, and a month begins.
+    pub(crate) fn with_funds(seed: u64) -> Stream {
+        Stream { now: MONTH - 900, funds: Treasury::Anything, ..Stream::new(seed) }
+    }
+
+    /// Returns a stream in which each account is funded from the beginning, and none is cut.
+    pub(crate) fn with_gifts(seed: u64) -> Stream {
+        Stream { funds: Treasury::Gifts, ..Stream::new(seed) }
     }
 
     /// Draws a random number (SplitMix64).
@@ -250,6 +280,30 @@ impl Stream {
         }
     }
 
+    /// Returns a command about funds. What an account gets pays for a few nodes for some minutes.
+    fn on_funds(&mut self) -> Command {
+        let account = self.account(&TENANTS);
+        let few = self.below(1500) as i64;
+        let kinds = if self.funds == Treasury::Gifts { 9 } else { 24 };
+        let change = match self.below(kinds) {
+            0 => {
+                let renewal = Micros::seconds(self.one_of(&[0, 20, 60, 60, 300, 600]));
+                return Command::SetRenewal { renewal };
+            }
+            1..=8 => FundChange::Add(few),
+            9..=12 => FundChange::Add(-few / 3),
+            13..=16 => FundChange::Set(few),
+            17 => FundChange::Unlimited,
+            18 => FundChange::Add(i64::MAX),
+            19 => FundChange::Set(-1),
+            _ => {
+                let monthly = self.one_of(&[Some(few), Some(few), None, Some(-1)]);
+                return Command::SetBudget { account, monthly, roll_over: self.one_in(2) };
+            }
+        };
+        Command::Fund { account, change }
+    }
+
     pub(crate) fn next(&mut self, dump: &StateDump, names: &Names) -> StampedCommand {
         self.made += 1;
         if let Some(market) = MARKETS.get(self.made as usize - 1) {
@@ -258,6 +312,19 @@ impl Stream {
             return StampedCommand { at: Micros(0), key: None, command };
         }
         self.now += self.one_of(&[0, 0, 1, 1, 10, 30, 100]);
+        let first = self.made as usize - MARKETS.len() - 1;
+        if let (Treasury::Gifts, Some(tenant)) = (self.funds, TENANTS.get(first)) {
+            let command = Command::Fund {
+                account: AccountName::new(tenant),
+                change: FundChange::Add(self.below(3000) as i64),
+            };
+            let key = Some(ClientKey::new("first"));
+            return StampedCommand { at: Micros(self.now * Micros::SECOND.0), key, command };
+        }
+        if self.funds != Treasury::Nothing && self.one_in(7) {
+            let key = (!self.one_in(12)).then(|| ClientKey::new(&format!("f{}", self.below(4 * self.made))));
+            return StampedCommand { at: Micros(self.now * Micros::SECOND.0), key, command: self.on_funds() };
+        }
         let command = match self.below(25) {
             _ if !self.resting.is_empty() && self.one_in(8) => Some(self.resume()),
             0..=6 => Some(Command::PlaceBid(self.bid())),

@@ -676,6 +676,11 @@ impl Participant for Replay<'_> {
                 | Fact::Ready { .. }
                 | Fact::Claimed { .. }
                 | Fact::ClaimDropped { .. }
+                | Fact::NoticeMoved { .. }
+                | Fact::Funded { .. }
+                | Fact::BudgetSet { .. }
+                | Fact::BudgetRenewed { .. }
+                | Fact::RenewalSet { .. }
                 | Fact::Repeated { .. } => {}
             }
         }

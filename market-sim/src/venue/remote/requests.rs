@@ -67,6 +67,9 @@ pub(super) async fn send(client: &Client, command: &Command) -> Result<u64, Erro
             client.report_ready(request).await?.seq
         }
         Command::AdvanceTime => unreachable!("the administrator moves the clock"),
+        Command::Fund { .. } | Command::SetBudget { .. } | Command::SetRenewal { .. } => {
+            unreachable!("no simulation changes funds")
+        }
     })
 }
 

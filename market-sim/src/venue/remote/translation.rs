@@ -11,7 +11,7 @@ use kubebid_core::units::{
     AccountId, AccountName, AllocationId, BidId, InstanceType, MarketId, MarketName, Micros, Names, Seq,
     UnitId, UnitName,
 };
-use kubebid_core::{Amount, Event, Fact, Price, Reject};
+use kubebid_core::{Amount, Event, Fact, Funds, Price, Reject};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
@@ -129,6 +129,22 @@ impl Translation {
                 };
                 Fact::PriceChanged { market: self.market(&e.market), numbers }
             }
+            Kind::NoticeMoved(e) => {
+                Fact::NoticeMoved { node: self.node(e.allocation)?, deadline: Micros(e.deadline_us) }
+            }
+            Kind::Funded(e) => {
+                Fact::Funded { account: self.account(&e.account), funds: e.funds_micros.map(funds) }
+            }
+            Kind::BudgetSet(e) => Fact::BudgetSet {
+                account: self.account(&e.account),
+                monthly: e.monthly_micros,
+                roll_over: e.roll_over,
+                funds: e.funds_micros.map(funds),
+            },
+            Kind::BudgetRenewed(e) => {
+                Fact::BudgetRenewed { account: self.account(&e.account), funds: funds(e.funds_micros) }
+            }
+            Kind::RenewalSet(e) => Fact::RenewalSet { renewal: Micros(e.renewal_us) },
             Kind::Rejected(e) => {
                 Fact::Rejected { reason: *Reject::ALL.iter().find(|reject| reject.code() == e.reason)? }
             }
@@ -169,6 +185,10 @@ impl Translation {
         let bid = BidId(bid);
         Some(Bidder { bid, tenant: *self.bidders.get(&bid)? })
     }
+}
+
+fn funds(micros: i64) -> Funds {
+    Funds(micros.into())
 }
 
 /// Returns the value with this name; `None` for one that this version does not know.

@@ -6,7 +6,7 @@ use kubebid_core::event::{Event, Fact, Node, Scope};
 use kubebid_core::numbers::{Numbers, Supply};
 use kubebid_core::state_dump::{AllocationDump, AllocationState, BidDump, MarketDump, StateDump};
 use kubebid_core::units::{AccountName, BidId, MarketId, Micros, UnitId};
-use kubebid_core::{Auction, Exchange, MarketState, Price};
+use kubebid_core::{Auction, Exchange, Funds, MarketState, Price};
 use std::collections::BTreeMap;
 
 /// The names of the bids, and their tenants.
@@ -122,6 +122,20 @@ impl Cast {
         markets.collect()
     }
 
+    /// Draws the funds of each funded account.
+    pub(super) fn funds(&self, exchange: &Exchange) -> String {
+        let names = exchange.names().accounts.iter();
+        let lines = names.filter_map(|name| {
+            let view = exchange.account_funds(name)?;
+            let reserved = funds_of(Some(Funds(view.reserved.0.cast_signed())));
+            let [funds, available] = [view.funds, view.available].map(|amount| funds_of(Some(amount)));
+            let unfunded =
+                if view.unfunded > 0 { format!(", {} unfunded", view.unfunded) } else { String::new() };
+            Some(format!("{name} {funds}: {reserved} reserved, {available} available{unfunded}\n"))
+        });
+        lines.collect()
+    }
+
     pub(super) fn events(&self, exchange: &Exchange, events: &[Event]) -> String {
         let lines = events
             .iter()
@@ -186,10 +200,33 @@ impl Cast {
                 format!("{tenant} pays {debit}{fee} for {}: {}", on(node), reason.word())
             }
             Fact::PriceChanged { market, numbers } => prices(exchange, *market, numbers),
+            Fact::NoticeMoved { node, deadline } => {
+                format!("{} must leave {} by {} already", holder(node), on(node), seconds(*deadline))
+            }
+            Fact::Funded { account: id, funds } => format!("{} has {}", account(*id), funds_of(*funds)),
+            Fact::BudgetSet { account: id, monthly: Some(monthly), roll_over, funds } => {
+                let kept = if *roll_over { ", rolled over" } else { "" };
+                let monthly = funds_of(Some(Funds((*monthly).into())));
+                format!("{} has {}, and {monthly} each month{kept}", account(*id), funds_of(*funds))
+            }
+            Fact::BudgetSet { account: id, monthly: None, funds, .. } => {
+                format!("{} has {}, and no budget", account(*id), funds_of(*funds))
+            }
+            Fact::BudgetRenewed { account: id, funds } => {
+                format!("{} has {} from this month on", account(*id), funds_of(Some(*funds)))
+            }
+            Fact::RenewalSet { renewal } => format!("renewals are {} apart", seconds(*renewal)),
             Fact::Rejected { reason } => format!("refused: {reason}"),
             Fact::Repeated { .. } => "repeated".to_owned(),
         }
     }
+}
+
+/// Formats funds in dollars.
+fn funds_of(funds: Option<Funds>) -> String {
+    let Some(Funds(micros)) = funds else { return "unlimited funds".to_owned() };
+    let sign = if micros < 0 { "-" } else { "" };
+    format!("{sign}{}", decimal(micros.unsigned_abs(), 2))
 }
 
 fn resting(supply: &Supply) -> String {

@@ -26,6 +26,13 @@ impl<'a> Words<'a> {
         number(self.must())
     }
 
+    /// Takes an amount in dollars, which may be negative, as micro-dollars.
+    pub(super) fn amount(&mut self) -> i64 {
+        let text = self.must();
+        let (sign, dollars_of) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+        sign * i64::try_from(dollars(dollars_of)).expect("an amount")
+    }
+
     /// Takes the first word, if it contains this character.
     pub(super) fn name_with(&mut self, character: char) -> Option<&'a str> {
         let named = self.words.first().is_some_and(|word| word.contains(character) && !word.contains('='));
