@@ -8,6 +8,7 @@ pub(crate) mod leader;
 pub(crate) mod lease_keeper;
 pub(crate) mod options;
 pub mod rebuild;
+pub mod restore;
 pub mod scrub;
 pub(crate) mod snapshotter;
 pub(crate) mod standby;

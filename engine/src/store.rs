@@ -37,6 +37,7 @@ use uuid::Uuid;
 use database::Database;
 use postgres::Postgres;
 use reads::Reads;
+use rows::Fence;
 use sqlite::Sqlite;
 
 mod accounts;
@@ -63,6 +64,7 @@ mod session;
 mod snapshot;
 mod sqlite;
 mod tokens;
+mod wal;
 mod warnings;
 
 pub use accounts::{Account, Limits, Role, UnknownRole};
@@ -80,7 +82,7 @@ pub use reader::{GrantError, grant_reader};
 pub use record::{Batch, BatchBuilder, BatchHash, Position, Record};
 pub use rows::Rows;
 pub use snapshot::{Snapshot, Snapshots};
-pub use sqlite::forget_sqlite;
+pub use sqlite::{Replacement, forget_sqlite, log_of_sqlite};
 pub use tokens::{NewToken, Token};
 
 /// The number of connections for the journal's readers, snapshots, accounts and tokens. They do not wait
@@ -166,6 +168,7 @@ pub struct Store {
     snapshots: Snapshots,
     rows: Rows,
     reads: Reads,
+    fence: Fence,
 }
 
 /// The right to append, and everything that a writer starts with.
@@ -186,12 +189,12 @@ impl Store {
     /// # Errors
     /// Besides faults of the database: a PostgreSQL that is older than 15 or could lose what it has
     /// acknowledged, a SQLite file that another engine has open, and a schema that is newer than this
-    /// program.
+    /// program. A write-ahead log beside the SQLite file that belongs to another file.
     pub async fn open(options: &StoreOptions) -> Result<Self, Fault> {
         let database: Arc<dyn Database> = match &options.location {
             StoreLocation::Postgres(url) => Arc::new(Postgres::new(url, options.patience)?),
             StoreLocation::Sqlite(path) => {
-                Arc::new(Sqlite::to_own(path, options.over_remains, options.patience)?)
+                Arc::new(Sqlite::to_own(path, options.over_remains, options.patience).await?)
             }
         };
         let mut connection = database.connect().await?;
@@ -214,14 +217,16 @@ impl Store {
         let reads = database.reads(options.connections, options.read_time_out).await?;
         let journal = Journal::open(pool.clone()).await?;
         let snapshots = Snapshots::new(pool.clone(), database.turn().clone());
-        let rows = Rows::new(pool, reads.clone(), database.turn().clone(), database.dialect());
-        Ok(Self { database, journal, snapshots, rows, reads })
+        let fence = Fence::default();
+        let (turn, dialect) = (database.turn().clone(), database.dialect());
+        let rows = Rows::new(pool, reads.clone(), turn, dialect, fence.clone());
+        Ok(Self { database, journal, snapshots, rows, reads, fence })
     }
 
     /// Takes the right to append. Every earlier writer is fenced from here on. The lease stays as it
     /// is.
     pub async fn lead(&self) -> Result<Leadership, Fault> {
-        let led = append::lead(Arc::clone(&self.database), None).await?;
+        let led = self.fenced(append::lead(Arc::clone(&self.database), None).await?);
         led.ok_or_else(|| Fault::Row { table: "leader", what: "there is none".to_owned() })
     }
 
@@ -234,7 +239,14 @@ impl Store {
         length: Duration,
     ) -> Result<Option<Leadership>, Fault> {
         let lease = self.has_lease().then_some((taking, length));
-        append::lead(Arc::clone(&self.database), lease).await
+        Ok(self.fenced(append::lead(Arc::clone(&self.database), lease).await?))
+    }
+
+    /// Lets the rows beside the journal be written only as long as this leadership lasts.
+    fn fenced(&self, led: Option<(Leadership, Uuid)>) -> Option<Leadership> {
+        let (leadership, holder) = led?;
+        self.fence.lead_as(holder);
+        Some(leadership)
     }
 
     /// Returns the journal.
@@ -265,10 +277,25 @@ impl Store {
         &self.rows
     }
 
-    /// Closes the connections of this store and of its clones. Writers have their own.
-    pub async fn close(&self) {
+    /// Closes the connections of this store and of its clones. Writers have their own. A SQLite file is complete
+    /// without its log afterwards.
+    ///
+    /// # Errors
+    /// See [`Store::complete_file`].
+    pub async fn close(&self) -> Result<(), Fault> {
         self.journal.close().await;
         self.reads.close().await;
+        self.complete_file().await
+    }
+
+    /// Puts everything that was written into the SQLite file, so that a copy of the file alone is complete. Does
+    /// nothing on PostgreSQL.
+    ///
+    /// # Errors
+    /// Another program reads the file and keeps its log in use, or the disk failed. Nothing is lost: the file is
+    /// complete together with its log.
+    pub async fn complete_file(&self) -> Result<(), Fault> {
+        self.database.complete_file().await
     }
 }
 

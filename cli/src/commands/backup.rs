@@ -16,6 +16,7 @@ A store in PostgreSQL is copied by pg_dump; docs/operations.md says how, and how
 Examples:
   kubebid backup --store sqlite:kubebid.db kubebid-monday.db
   kubebid journal verify --store sqlite:kubebid-monday.db
+  kubebid restore kubebid-monday.db --store sqlite:kubebid.db --move-aside
 
 Exit codes: 0 the copy is there and complete, 1 it could not be made, 2 the store is not in a
 SQLite file or the copy is there already.")]

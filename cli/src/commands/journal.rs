@@ -1,12 +1,12 @@
 //! `kubebid journal`
 
 use crate::commands::local;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, note};
 use crate::output::write_line;
 use clap::{Args, Subcommand};
 use kubebid_core::{Auction, Exchange, StampedCommand};
 use kubebid_engine::runtime::recovery::command_of;
-use kubebid_engine::store::{Journal as Stored, Store};
+use kubebid_engine::store::{Journal as Stored, Store, StoreLocation, log_of_sqlite};
 use market_sim::jsonl::format_command;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -59,6 +59,14 @@ impl Journal {
                     "{} commands, all of them sound; the journal {} ends at {}",
                     end.commands, end.id, end.place
                 ))?;
+                if let StoreLocation::Sqlite(file) = local::store(&place.store)?.location
+                    && let Some(log) = log_of_sqlite(&file)
+                {
+                    note(format_args!(
+                        "note: a part of it may be in {} alone: a copy needs both files, or `kubebid backup`",
+                        log.display()
+                    ));
+                }
             }
             Journal::Replay { place, up_to } => {
                 let mut exchange = Exchange::new();
@@ -91,6 +99,7 @@ async fn rename(place: &Where) -> Result<(), Failure> {
     let options = local::store(&place.store)?;
     let store = Store::open(&options).await.map_err(|error| local::fault(&error))?;
     let renamed = store.rename_journal().await.map_err(|error| local::fault(&error))?;
+    store.close().await.map_err(|error| local::fault(&error))?;
     let Some((old, new)) = renamed else {
         return Err(Failure::new(Exit::Fault, "an engine leads on this store").next("stop it first"));
     };

@@ -229,6 +229,16 @@ fn as_played(event: v1::Event) -> Value {
         Kind::PriceChanged(e) => {
             ("PriceChanged", joined(json!({"market": e.market}), numbers(e.numbers.expect("numbers"))))
         }
+        Kind::NoticeMoved(e) => {
+            ("NoticeMoved", json!({"allocation": e.allocation, "bid": e.bid, "deadline_us": e.deadline_us}))
+        }
+        Kind::Funded(e) => ("Funded", json!({"account": e.account, "funds": e.funds_micros})),
+        Kind::BudgetSet(e) => (
+            "BudgetSet",
+            json!({"account": e.account, "monthly": e.monthly_micros, "roll_over": e.roll_over, "funds": e.funds_micros}),
+        ),
+        Kind::BudgetRenewed(e) => ("BudgetRenewed", json!({"account": e.account, "funds": e.funds_micros})),
+        Kind::RenewalSet(e) => ("RenewalSet", json!({"renewal_us": e.renewal_us})),
         Kind::Rejected(e) => ("Rejected", json!({"reason": e.reason})),
         Kind::Repeated(e) => ("Repeated", json!({"first": e.first_seq})),
     };

@@ -14,6 +14,7 @@ mod postgres_crashes;
 mod process;
 mod regroup;
 mod replay;
+mod restores;
 mod standby;
 mod store_trouble;
 mod strategy;

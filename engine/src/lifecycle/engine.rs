@@ -7,11 +7,12 @@ use crate::lifecycle::leader::LeaderThread;
 use crate::lifecycle::options::{EngineOptions, Start};
 use crate::lifecycle::scrub;
 use crate::lifecycle::snapshotter::Snapshotter;
+use crate::lifecycle::standby::StoreWait;
 use crate::readmodel::ReadModel;
 use crate::runtime::account_feeds::{AccountFeed, AccountFeeds};
 use crate::runtime::clock::{Clock, MarketClock};
 use crate::runtime::delivery::Deliverer;
-use crate::runtime::health::Health;
+use crate::runtime::health::{Health, in_full};
 use crate::runtime::intake::{
     Answer, Intake, Outcomes, Submission, SubmitError, Taker, Ticket, Waiting, Work, unstamped,
 };
@@ -23,7 +24,7 @@ use crate::store::{Fault, Store};
 use futures_util::future::BoxFuture;
 use kubebid_core::units::AccountName;
 use kubebid_core::{Exchange, StampedCommand};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -34,6 +35,17 @@ use uuid::Uuid;
 /// The handle of a running engine: it submits commands and asks questions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine(Arc<Inner>);
+
+/// A handle that keeps no engine alive.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakEngine(Weak<Inner>);
+
+impl WeakEngine {
+    /// Returns the engine if another handle is left.
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        self.0.upgrade().map(Engine)
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -55,6 +67,7 @@ struct Inner {
 /// The parts of a running engine, to wait for its end or to stop it.
 #[derive(Debug)]
 pub struct Running {
+    store: Store,
     intake: Arc<Intake>,
     exchange: oneshot::Receiver<Result<(), EngineError>>,
     deliverer: JoinHandle<()>,
@@ -73,12 +86,23 @@ impl Engine {
         Box::pin(Engine::start_here(options))
     }
 
-    async fn start_here(options: EngineOptions) -> Result<(Engine, Running), EngineError> {
+    async fn open(options: &EngineOptions) -> Result<(Store, ReadModel), EngineError> {
         let store = Store::open(&options.store).await?;
+        let read_model = ReadModel::open(&store).await?;
+        Ok((store, read_model))
+    }
+
+    async fn start_here(options: EngineOptions) -> Result<(Engine, Running), EngineError> {
+        let mut wait = StoreWait::new(options.start);
+        let (store, read_model) = loop {
+            match Engine::open(&options).await {
+                Ok(opened) => break opened,
+                Err(error) => wait.after(error).await?,
+            }
+        };
         if options.start == Start::Standby && !store.has_lease() {
             return Err(EngineError::NoStandby);
         }
-        let read_model = ReadModel::open(&store).await?;
         let clock = MarketClock::new(options.clock, options.machine_clock.clone(), options.max_clock_jump);
         let lease_state = LeaseState::for_life();
         let health = Health::default();
@@ -139,6 +163,7 @@ impl Engine {
             tokio::spawn(read_model.clone().run(options.retention, to_project, projected, health.clone()))
         };
         let mut running = Running {
+            store: store.clone(),
             intake: intake.clone(),
             exchange,
             deliverer,
@@ -348,6 +373,11 @@ impl Engine {
         self.0.health.trouble()
     }
 
+    /// Returns a handle that does not keep the engine alive.
+    pub(crate) fn downgrade(&self) -> WeakEngine {
+        WeakEngine(Arc::downgrade(&self.0))
+    }
+
     /// Returns true if commands are taken.
     pub fn is_open(&self) -> bool {
         !self.0.intake.is_closed()
@@ -373,7 +403,8 @@ impl Running {
             Ok(ended) => ended,
             Err(_) => return Err(EngineError::Cut { grace, why: health.trouble() }),
         };
-        if tokio::time::timeout_at(until, self.finish()).await.is_err() {
+        let is_in_order = ended.is_ok();
+        if tokio::time::timeout_at(until, self.finish(is_in_order)).await.is_err() {
             warn!(
                 why = health.trouble(),
                 "the readable tables are not complete; an engine that starts goes on"
@@ -386,12 +417,13 @@ impl Running {
     pub async fn ended(self) -> Result<(), EngineError> {
         let mut running = self;
         let result = running.wait().await;
-        running.finish().await;
+        running.finish(result.is_ok()).await;
         result
     }
 
-    /// Waits for the tasks that go on after the exchange has ended.
-    async fn finish(self) {
+    /// Waits for the tasks that go on after the exchange has ended. If it ended in order, puts everything into the
+    /// file of the store.
+    async fn finish(self, is_in_order: bool) {
         self.intake.close();
         // A snapshot that is only partly saved does not count.
         for task in [self.snapshotter, self.scrubber].into_iter().flatten() {
@@ -406,6 +438,9 @@ impl Running {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => error!(error = %fault, "the projections ended"),
             Err(bug) => error!(error = %bug, "the projections ended unexpectedly"),
+        }
+        if is_in_order && let Err(fault) = self.store.complete_file().await {
+            warn!(error = in_full(&fault), "a copy of the store's file alone is not complete");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::lifecycle::lease_keeper::LeaseKeeper;
 use crate::lifecycle::options::EngineOptions;
 use crate::lifecycle::options::Start;
 use crate::lifecycle::snapshotter;
-use crate::lifecycle::standby::{self, Led, Unprojected};
+use crate::lifecycle::standby::{self, Led, StoreWait, Unprojected};
 use crate::readmodel::ReadModel;
 use crate::runtime::clock::{self, Clock, MarketClock};
 use crate::runtime::delivery::Delivery;
@@ -61,7 +61,10 @@ impl LeaderThread {
     /// Waits until this engine leads and has replayed the whole journal.
     async fn acquire(&self) -> Result<(Sequencer, Option<LeaseKeeper>), EngineError> {
         let LeaderThread { store, read_model, options, .. } = self;
-        self.check_clock().await?;
+        let mut wait = StoreWait::new(options.start);
+        while let Err(error) = self.check_clock().await {
+            wait.after(error).await?;
+        }
         // An engine that waits for no other one takes the lead first: from then on no other engine
         // adds to the journal.
         let mut led = match options.start {
@@ -72,7 +75,13 @@ impl LeaderThread {
             }
             Start::Standby => None,
         };
-        let mut follower = Follower::begin(store, read_model, self.views.clone()).await?;
+        let mut wait = StoreWait::new(options.start);
+        let mut follower = loop {
+            match Follower::begin(store, read_model, self.views.clone()).await {
+                Ok(follower) => break follower,
+                Err(fault) => wait.after(fault.into()).await?,
+            }
+        };
         self.saved.reach(follower.seq());
         let mut unprojected = Unprojected { watermark: read_model.watermark(), ..Unprojected::default() };
         let (leadership, keeper) = match led.take() {
@@ -80,7 +89,10 @@ impl LeaderThread {
             None => {
                 let tables = &read_model.tables;
                 let led = standby::stand_by(store, tables, &mut follower, options, &mut unprojected).await?;
-                self.check_history(led.0.head).await?;
+                let mut wait = StoreWait::new(options.start);
+                while let Err(fault) = self.check_history(led.0.head).await {
+                    wait.after(fault.into()).await?;
+                }
                 self.keep(led)
             }
         };
@@ -95,7 +107,10 @@ impl LeaderThread {
         for commit in commits {
             to_projections.send(commit).await;
         }
-        follower.catch_up(&mut to_projections).await?;
+        let mut wait = StoreWait::new(options.start);
+        while let Err(error) = follower.catch_up(&mut to_projections).await {
+            wait.after(error.into()).await?;
+        }
         let Follower { replay, publisher, position: head, .. } = follower;
         if head != leadership.head {
             let (expected, found) = (leadership.head, head);
@@ -123,12 +138,14 @@ impl LeaderThread {
         Ok((sequencer, keeper))
     }
 
-    /// Refuses to lead a journal that lacks commands that the tables or snapshots have.
+    /// Refuses to lead a journal that lacks commands that the tables or snapshots have. Deletes the other rows of
+    /// commands that it lacks, before the first command gets one of their numbers.
     async fn check_history(&self, head: Position) -> Result<(), Fault> {
         if self.options.omitted.journal {
             return Ok(());
         }
-        self.store.check_history(head, self.read_model.tables.watermark().await?).await
+        self.store.check_history(head, self.read_model.tables.watermark().await?).await?;
+        self.store.forget_beyond_end(u64::MAX).await
     }
 
     /// Refuses to start with a clock that is wrong, because its stamps would be final.
@@ -137,7 +154,7 @@ impl LeaderThread {
             return Ok(());
         }
         let known = clock::Known {
-            last: self.store.journal().last_stamp().await?,
+            last: self.store.last_time().await?,
             mark: self.store.clock_mark().await?,
             database: self.store.database_time().await?,
         };

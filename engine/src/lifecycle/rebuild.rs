@@ -29,7 +29,8 @@ pub enum RebuildError {
     Led,
 }
 
-/// Empties the tables and fills them again from the journal. Calls `report` with the number of commands
+/// Empties the tables and fills them again from the journal. Deletes the snapshots, labels and data of nodes of
+/// commands that the journal has lost. Calls `report` with the number of commands
 /// that are done and the number of all.
 ///
 /// # Errors
@@ -41,9 +42,11 @@ pub async fn rebuild(options: &StoreOptions, mut report: impl FnMut(u64, u64)) -
     }
     let tables = Tables::of(&store);
     let total = store.journal().head().await?.seq;
+    let common = store.last_common().await?;
     tables.clear().await?;
     // Snapshots of a lost history would keep an engine from starting.
     store.snapshots().forget_foreign().await?;
+    store.forget_beyond_end(common).await?;
     let (commits, to_project) = mpsc::unbounded_channel();
     let (projected, done) = progress::from(0);
     // The rebuild keeps all rows. An engine that starts drops those that it does not keep.
@@ -66,6 +69,5 @@ pub async fn rebuild(options: &StoreOptions, mut report: impl FnMut(u64, u64)) -
     drop(commits);
     projector.await.expect("the projector does not panic")?;
     report(total, total);
-    store.close().await;
-    Ok(())
+    Ok(store.close().await?)
 }

@@ -22,6 +22,48 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The time that a standby waits before it asks a store again that did not answer.
 const RETRY: Duration = Duration::from_millis(200);
 
+/// The longest time that a standby waits for a store that does not answer.
+const RETRY_MOST: Duration = Duration::from_secs(2);
+
+/// Waits of an engine for a store that is away while it starts. Only a standby waits: any other engine reports it, for
+/// nothing else would.
+#[derive(Debug)]
+pub(crate) struct StoreWait {
+    start: Start,
+    pause: Duration,
+}
+
+impl StoreWait {
+    pub(crate) fn new(start: Start) -> StoreWait {
+        StoreWait { start, pause: RETRY }
+    }
+
+    /// Waits a while after an error, so that the same can be tried again.
+    ///
+    /// # Errors
+    /// The error itself, if it does not pass by waiting, or if this engine does not wait.
+    pub(crate) async fn after(&mut self, error: EngineError) -> Result<(), EngineError> {
+        let is_away = match &error {
+            EngineError::Store(fault) | EngineError::Recovery(RecoveryError::Store(fault)) => fault.is_away(),
+            EngineError::Recovery(RecoveryError::Behaviour { .. } | RecoveryError::Record { .. })
+            | EngineError::Clock(_)
+            | EngineError::Stopped(_)
+            | EngineError::Led
+            | EngineError::NoStandby
+            | EngineError::Thread(_)
+            | EngineError::Bug
+            | EngineError::Cut { .. } => false,
+        };
+        if self.start != Start::Standby || !is_away {
+            return Err(error);
+        }
+        warn!(error = in_full(&error), "the store does not answer; waiting for it");
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(RETRY_MOST);
+        Ok(())
+    }
+}
+
 /// Leadership, and an instant of [`since_boot`] before it began.
 pub(crate) type Led = (Leadership, Micros);
 

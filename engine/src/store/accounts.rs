@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row};
 
 use super::rows::{number, optional_number};
 use super::{Fault, Rows, bigint};
@@ -91,12 +91,12 @@ pub struct Limits {
 impl Rows {
     /// Creates an account, or sets the limits of an existing one, whose time of creation stays.
     pub async fn put_account(&self, account: &Account) -> Result<(), Fault> {
-        let _turn = self.turn.take().await;
-        sqlx::query(
+        let doing = "saving an account";
+        let put = format!(
             "INSERT INTO accounts (name, max_open_bids, max_nodes_wanted, max_ceiling_micros,
                                    max_requests_per_second, max_units_offered, max_units_per_command,
                                    max_refusals_per_second, max_commands_per_day, created_at_us)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM {} WHERE true
              ON CONFLICT (name) DO UPDATE SET
                  max_open_bids = excluded.max_open_bids,
                  max_nodes_wanted = excluded.max_nodes_wanted,
@@ -106,21 +106,26 @@ impl Rows {
                  max_units_per_command = excluded.max_units_per_command,
                  max_refusals_per_second = excluded.max_refusals_per_second,
                  max_commands_per_day = excluded.max_commands_per_day",
-        )
-        .bind(&account.name[..])
-        .bind(account.limits.open_bids.map(bigint))
-        .bind(account.limits.nodes_wanted.map(bigint))
-        .bind(account.limits.ceiling_micros.map(bigint))
-        .bind(account.limits.requests_per_second.map(bigint))
-        .bind(account.limits.units_offered.map(bigint))
-        .bind(account.limits.units_per_command.map(bigint))
-        .bind(account.limits.refusals_per_second.map(bigint))
-        .bind(account.limits.commands_per_day.map(bigint))
-        .bind(bigint(account.created_at_us))
-        .execute(&self.pool)
-        .await
-        .map_err(Fault::database("saving an account"))?;
-        Ok(())
+            self.fence()
+        );
+        let turn = self.turn.take().await;
+        // Safe: made of constants and a UUID.
+        let put = sqlx::query(AssertSqlSafe(put))
+            .bind(&account.name[..])
+            .bind(account.limits.open_bids.map(bigint))
+            .bind(account.limits.nodes_wanted.map(bigint))
+            .bind(account.limits.ceiling_micros.map(bigint))
+            .bind(account.limits.requests_per_second.map(bigint))
+            .bind(account.limits.units_offered.map(bigint))
+            .bind(account.limits.units_per_command.map(bigint))
+            .bind(account.limits.refusals_per_second.map(bigint))
+            .bind(account.limits.commands_per_day.map(bigint))
+            .bind(bigint(account.created_at_us))
+            .execute(&self.pool)
+            .await
+            .map_err(Fault::database(doing))?;
+        drop(turn);
+        if put.rows_affected() == 0 { self.still_leads(doing).await } else { Ok(()) }
     }
 
     /// Reads an account; None if it does not exist.

@@ -98,11 +98,12 @@ pub enum Resolution {
     Fenced,
 }
 
-/// Takes the right to append, together with the lease. Returns None if the lease may not be taken.
+/// Takes the right to append, together with the lease. Returns it with the name of the writer in the row `leader`, or
+/// None if the lease may not be taken.
 pub(super) async fn lead(
     database: Arc<dyn Database>,
     lease: Option<(LeaseCondition, Duration)>,
-) -> Result<Option<Leadership>, Fault> {
+) -> Result<Option<(Leadership, Uuid)>, Fault> {
     let holder = Uuid::new_v4();
     let mut connection = database.connect().await?;
     let taken = take(
@@ -115,7 +116,7 @@ pub(super) async fn lead(
     let Some((epoch, head)) = taken.await? else { return Ok(None) };
     let lease = lease.map(|(_, length)| Lease::new(Arc::clone(&database), holder, length));
     let writer = Writer { database, holder, epoch, connection: Some(connection) };
-    Ok(Some(Leadership { writer: Box::new(writer), head, lease }))
+    Ok(Some((Leadership { writer: Box::new(writer), head, lease }, holder)))
 }
 
 #[derive(Debug)]

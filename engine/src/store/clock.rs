@@ -1,8 +1,9 @@
 //! The times that a store knows: the journal's last stamp, the database's clock, and the mark of the last engine.
 
 use kubebid_core::units::Micros;
-use sqlx::Row;
+use sqlx::{AssertSqlSafe, Row};
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::rows::number;
 use super::{Fault, Journal, Store};
@@ -29,12 +30,13 @@ impl Store {
     /// Writes a mark for the next engine.
     pub async fn note_clock(&self, mark: &ClockMark) -> Result<(), Fault> {
         let doing = "noting the machine's clock";
-        let note = sqlx::query(
-            "INSERT INTO clock (one, boot_id, offset_us) VALUES (1, $1, $2)
+        let note = format!(
+            "INSERT INTO clock (one, boot_id, offset_us) SELECT 1, $1, $2 FROM {} WHERE true
              ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id, offset_us = excluded.offset_us",
-        )
-        .bind(&mark.boot_id)
-        .bind(mark.offset_us);
+            self.rows.fence()
+        );
+        // Safe: made of constants and a UUID.
+        let note = sqlx::query(AssertSqlSafe(note)).bind(&mark.boot_id).bind(mark.offset_us);
         let _turn = self.database.turn().take().await;
         let noted = timeout(self.database.patience(), note.execute(self.journal.pool())).await;
         noted.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing)).map(drop)
@@ -50,6 +52,26 @@ impl Store {
             .await
             .map_err(Fault::database("asking the database for the time"))?;
         Ok(Some(Micros(number(&row, 0))))
+    }
+}
+
+impl Store {
+    /// Returns the time of the market after the last command; None if the journal is empty. If the last batch is
+    /// damaged, a snapshot of the journal's end says it, and the damage does not keep the engine from starting.
+    pub async fn last_time(&self) -> Result<Option<Micros>, Fault> {
+        match self.journal.last_stamp().await {
+            Err(damaged @ Fault::Damaged { .. }) => {
+                let head = self.journal.head().await?;
+                let snapshot = self.snapshots.load().await?.filter(|snapshot| snapshot.after == head);
+                let snapshot = snapshot.ok_or(damaged)?;
+                warn!(
+                    seq = head.seq,
+                    "the last batch of the journal is damaged; a snapshot has its commands"
+                );
+                Ok(Some(Micros(snapshot.at_us)))
+            }
+            last => last,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use uuid::Uuid;
 
-use super::sqlite::{Sqlite, make_private};
+use super::sqlite::{Sqlite, make_private, number_copy};
 use super::{Fault, LeaseCondition, Store, bigint};
 
 /// Copies a SQLite file as it is at one moment, while an engine may write to it.
@@ -15,11 +15,12 @@ use super::{Fault, LeaseCondition, Store, bigint};
 /// `copy` exists already, or cannot be written.
 pub async fn copy_sqlite(file: &Path, copy: &Path, patience: Duration) -> Result<(), Fault> {
     let doing = "copying the file";
-    let mut connection = Sqlite::to_read(file, patience)?.connect_as_it_is().await?;
+    let mut connection = Sqlite::found_to_read(file, patience).await?.connect_as_it_is().await?;
     make_private(copy)?;
     let copied = sqlx::query("VACUUM INTO ?").bind(copy.to_string_lossy().into_owned());
     copied.execute(&mut connection).await.map_err(Fault::database(doing))?;
-    connection.close().await.map_err(Fault::database(doing))
+    connection.close().await.map_err(Fault::database(doing))?;
+    number_copy(copy, patience).await
 }
 
 impl Store {
@@ -45,6 +46,7 @@ impl Store {
         if let Some(lease) = led.lease {
             lease.give_back().await?;
         }
+        drop(led.writer);
         Ok((renamed.rows_affected() == 1).then_some((old, new)))
     }
 }

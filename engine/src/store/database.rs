@@ -69,6 +69,15 @@ pub(crate) trait Database: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Puts everything that was written into the file of the store, so that the file alone is complete. Does
+    /// nothing if the store is no file, or if it was only opened to read.
+    ///
+    /// # Errors
+    /// Another program reads the file.
+    async fn complete_file(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// Returns the form of parameters in long statements.
     fn dialect(&self) -> Dialect;
 

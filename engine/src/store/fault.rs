@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sqlx::migrate::MigrateError;
+
 use super::HistoryLost;
 use super::record::{DecodeError, Position};
 
@@ -90,6 +92,29 @@ pub enum Fault {
         /// The write-ahead log.
         log: PathBuf,
     },
+    /// The write-ahead log beside a SQLite file is not the file's.
+    #[error(
+        "{} does not belong to {}: {why}. Nothing was changed. If the file is a backup, `kubebid restore` puts it in \
+         place; docs/operations.md#a-sqlite-file-and-its-log says more", .log.display(), .file.display()
+    )]
+    ForeignLog {
+        /// The database file.
+        file: PathBuf,
+        /// The write-ahead log.
+        log: PathBuf,
+        /// The evidence, in words.
+        why: String,
+    },
+    /// A SQLite file is not complete without its write-ahead log, because another program has it open.
+    #[error(
+        "another program reads {}: it is complete only together with its log {}", .file.display(), .log.display()
+    )]
+    LogRemains {
+        /// The database file.
+        file: PathBuf,
+        /// The write-ahead log.
+        log: PathBuf,
+    },
     /// The SQLite file was removed or replaced while the engine had it open.
     #[error(
         "{} was removed or replaced while the engine had it open: what came last may be in no file. End all that \
@@ -124,8 +149,8 @@ pub enum Fault {
         source: sqlx::Error,
     },
     /// A migration failed, or the schema is newer than this program.
-    #[error("cannot bring the schema up to date")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
+    #[error("{}", in_words(.0))]
+    Migrate(MigrateError),
     /// A statement failed.
     #[error("the database failed while {doing}")]
     Database {
@@ -159,6 +184,9 @@ pub enum Fault {
     /// The writer has an append without an answer, and takes no other one before it is resolved.
     #[error("an earlier append has no answer yet; it has to be resolved first")]
     Unresolved,
+    /// Another engine leads, so what this one would write beside the journal counts no more.
+    #[error("another engine has taken over; nothing was written")]
+    Deposed,
     /// A row of the journal is damaged. Nothing after it can be replayed.
     #[error("the journal is damaged at the batch with first seq {first_seq}")]
     Damaged {
@@ -217,12 +245,15 @@ impl Fault {
             | Self::Delete { .. }
             | Self::Prepare { .. }
             | Self::Remains { .. }
+            | Self::ForeignLog { .. }
+            | Self::LogRemains { .. }
             | Self::Displaced { .. }
             | Self::Sync { .. }
             | Self::OpenFile { .. }
             | Self::Migrate(_)
             | Self::TooSlow { .. }
             | Self::Unresolved
+            | Self::Deposed
             | Self::Damaged { .. }
             | Self::Diverged { .. }
             | Self::HistoryLost(_)
@@ -231,9 +262,48 @@ impl Fault {
         }
     }
 
+    /// Returns true if the database may be away for a while. A database that refuses this program, because of a wrong
+    /// password or name, is there.
+    pub(crate) fn is_away(&self) -> bool {
+        if let Self::Connect { source, .. } | Self::Database { source, .. } = self
+            && let Some(error) = source.as_database_error()
+        {
+            // 08 connection exceptions, 53300 too many connections, 57P shutdowns and starts.
+            let is_away = |code: &str| code.starts_with("08") || code.starts_with("57P") || code == "53300";
+            return error.code().is_some_and(|code| is_away(&code));
+        }
+        self.passes()
+    }
+
     /// Returns a function for `map_err` that makes a fault of the driver's error.
     pub(crate) fn database(doing: &'static str) -> impl FnOnce(sqlx::Error) -> Self {
         move |source| Self::Database { doing, source }
+    }
+}
+
+/// Says what is wrong with the schema of a store, and what to do.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the driver adds variants, and its words are good enough for them"
+)]
+fn in_words(error: &MigrateError) -> String {
+    match error {
+        MigrateError::VersionMissing(change) => format!(
+            "the store has the schema change {change}, which this program does not know: a newer KubeBid has opened it. \
+             Start that one, or restore a backup from before the upgrade"
+        ),
+        MigrateError::VersionMismatch(change) => format!(
+            "the schema change {change} of the store is not this program's: another build has made the store. Start that \
+             one, or begin with a new store"
+        ),
+        MigrateError::Dirty(change) => format!(
+            "the schema change {change} of the store was begun and not completed: restore a backup from before the upgrade"
+        ),
+        MigrateError::ExecuteMigration(error, change) => {
+            format!("the schema change {change} failed, and the schema is as before: {error}")
+        }
+        MigrateError::Execute(error) => format!("cannot bring the schema up to date: {error}"),
+        other => format!("cannot bring the schema up to date: {other}"),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row};
 
 use super::rows::optional_number;
 use super::{Fault, Rows, bigint};
@@ -24,22 +24,27 @@ pub struct InstanceType {
 impl Rows {
     /// Creates the instance type, or replaces it.
     pub async fn put_instance_type(&self, instance_type: &InstanceType) -> Result<(), Fault> {
-        let _turn = self.turn.take().await;
-        sqlx::query(
+        let doing = "saving an instance type";
+        let put = format!(
             "INSERT INTO instance_types (name, allocatable, node_labels, on_demand_price_micros)
-             VALUES ($1, $2, $3, $4)
+             SELECT $1, $2, $3, $4 FROM {} WHERE true
              ON CONFLICT (name) DO UPDATE SET
                  allocatable = excluded.allocatable, node_labels = excluded.node_labels,
                  on_demand_price_micros = excluded.on_demand_price_micros",
-        )
-        .bind(&instance_type.name[..])
-        .bind(serde_json::json!(instance_type.allocatable).to_string())
-        .bind(serde_json::json!(instance_type.node_labels).to_string())
-        .bind(instance_type.on_demand_price_micros.map(bigint))
-        .execute(&self.pool)
-        .await
-        .map_err(Fault::database("saving an instance type"))?;
-        Ok(())
+            self.fence()
+        );
+        let turn = self.turn.take().await;
+        // Safe: made of constants and a UUID.
+        let put = sqlx::query(AssertSqlSafe(put))
+            .bind(&instance_type.name[..])
+            .bind(serde_json::json!(instance_type.allocatable).to_string())
+            .bind(serde_json::json!(instance_type.node_labels).to_string())
+            .bind(instance_type.on_demand_price_micros.map(bigint))
+            .execute(&self.pool)
+            .await
+            .map_err(Fault::database(doing))?;
+        drop(turn);
+        if put.rows_affected() == 0 { self.still_leads(doing).await } else { Ok(()) }
     }
 
     /// Reads an instance type; None if it is not described.

@@ -51,6 +51,11 @@ impl Journal {
         row.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))
     }
 
+    /// Returns true if a batch of the journal ends at this position, or if it is the beginning.
+    pub(super) async fn has(&self, position: Position) -> Result<bool, Fault> {
+        has(&self.pool, position).await
+    }
+
     /// Reads the batches, beginning with the one that contains `seq`.
     pub fn read_from(&self, seq: u64) -> BatchReader {
         self.reader(seq, None)
@@ -138,6 +143,23 @@ impl BatchReader {
         .map_err(Fault::database("finding a seq in the journal"))?;
         row.map_or(Ok(Position::START), |row| position(row.get(0), &row.get::<Vec<u8>, _>(1)))
     }
+}
+
+/// Returns true if a batch of the journal ends at this position, or if it is the beginning.
+pub(super) async fn has(pool: &AnyPool, position: Position) -> Result<bool, Fault> {
+    let batch = sqlx::query(
+        "SELECT last_seq, hash FROM journal WHERE first_seq <= $1 ORDER BY first_seq DESC LIMIT 1",
+    )
+    .bind(bigint(position.seq))
+    .fetch_optional(pool)
+    .await
+    .map_err(Fault::database("finding a place in the journal"))?;
+    Ok(match batch {
+        Some(row) => {
+            row.get::<i64, _>(0) as u64 == position.seq && row.get::<Vec<u8>, _>(1) == position.hash.0
+        }
+        None => position == Position::START,
+    })
 }
 
 /// Decodes a row of the journal, and checks that it continues at `before`.

@@ -33,18 +33,26 @@ impl Rows {
         while !left.is_empty() {
             let (rows, rest) = left.split_at(whole_bids(left));
             left = rest;
-            let mut sql = "INSERT INTO bid_labels (bid, key, value) VALUES ".to_owned();
             let values: Vec<_> = (0..rows.len()).map(|n| self.dialect.list(3 * n + 1, 3)).collect();
-            sql.push_str(&values.join(", "));
-            sql.push_str(" ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value");
-            // Safe: made of constants. Not kept prepared, because each length is a different
+            let sql = format!(
+                "INSERT INTO bid_labels (bid, key, value) SELECT v.* FROM (VALUES {}) v, {} WHERE true
+                 ON CONFLICT (bid, key) DO UPDATE SET value = excluded.value",
+                values.join(", "),
+                self.fence()
+            );
+            // Safe: made of constants and a UUID. Not kept prepared, because each length is a different
             // statement.
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(rows.len() == 1);
             for ((bid, key), value) in rows {
                 query = query.bind(bigint(*bid)).bind(*key).bind(*value);
             }
-            let _turn = self.turn.take().await;
-            query.execute(&self.pool).await.map_err(Fault::database("saving labels"))?;
+            let doing = "saving labels";
+            let turn = self.turn.take().await;
+            let put = query.execute(&self.pool).await.map_err(Fault::database(doing))?;
+            drop(turn);
+            if put.rows_affected() == 0 {
+                self.still_leads(doing).await?;
+            }
         }
         Ok(())
     }

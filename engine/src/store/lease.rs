@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{AnyConnection, Executor, Row};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -94,11 +95,24 @@ pub struct Lease {
     length: Duration,
     /// None before the first renewal, and after one that failed.
     connection: Option<Connection>,
+    /// Makes a connection while there is none. It goes on after a renewal that did not wait for it any longer, so that
+    /// a server to which connecting takes longer than the lease can still be told of a renewal.
+    connecting: Option<Connecting>,
+}
+
+/// A task that connects. It ends when this is dropped.
+#[derive(Debug)]
+struct Connecting(JoinHandle<Result<Connection, Fault>>);
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Lease {
     pub(super) fn new(database: Arc<dyn Database>, holder: Uuid, length: Duration) -> Self {
-        Self { database, holder, length, connection: None }
+        Self { database, holder, length, connection: None, connecting: None }
     }
 
     /// Returns the time for which the lease is taken and renewed.
@@ -110,27 +124,25 @@ impl Lease {
     /// its row is gone.
     ///
     /// # Errors
-    /// The database does not answer within half the length of the lease. It may be renewed all the
-    /// same.
+    /// The database does not answer within half the length of the lease, in which case the lease may be renewed all
+    /// the same, or there is no connection by then. The next call waits for the same connection.
     pub async fn renew(&mut self) -> Result<bool, Fault> {
         let doing = "renewing the lease";
         let patience = self.length / 2;
-        let renewed = timeout(patience, async {
-            let mut connection = self.connect().await?;
-            let renewed = hold(&mut connection, RENEW, self.holder, self.length).await;
-            let renewed = renewed.map_err(Fault::database(doing))?;
-            self.connection = Some(connection);
-            Ok(renewed)
-        });
-        renewed.await.map_err(|_| Fault::TimedOut { doing })?
+        let mut connection = self.connect(patience).await?;
+        let renewed = timeout(patience, hold(&mut connection, RENEW, self.holder, self.length)).await;
+        let renewed = renewed.map_err(|_| Fault::TimedOut { doing })?.map_err(Fault::database(doing))?;
+        self.connection = Some(connection);
+        Ok(renewed)
     }
 
     /// Gives the lease back, so that a waiting engine can take it at once. Does nothing if another
     /// engine has taken it.
     pub async fn give_back(mut self) -> Result<(), Fault> {
         let doing = "giving the lease back";
-        let given = timeout(self.length, async {
-            let mut connection = self.connect().await?;
+        let length = self.length;
+        let given = timeout(length, async {
+            let mut connection = self.connect(length).await?;
             sqlx::query("UPDATE lease SET until = 'epoch' WHERE one = 1 AND holder = $1")
                 .bind(self.holder.to_string())
                 .execute(&mut *connection)
@@ -140,15 +152,29 @@ impl Lease {
         given.await.map_err(|_| Fault::TimedOut { doing })?.map(drop)
     }
 
-    async fn connect(&mut self) -> Result<Connection, Fault> {
+    /// Takes the connection, or waits for a new one as long as `patience` allows.
+    async fn connect(&mut self, patience: Duration) -> Result<Connection, Fault> {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
         }
-        let mut connection = self.database.connect().await?;
-        let name = "SET application_name TO 'kubebid lease'";
-        connection.execute(name).await.map_err(Fault::database("setting up a connection"))?;
-        Ok(connection)
+        let connecting = self.connecting.get_or_insert_with(|| {
+            let database = Arc::clone(&self.database);
+            Connecting(tokio::spawn(async move { connect(&*database).await }))
+        });
+        let connected = timeout(patience, &mut connecting.0).await;
+        let late = || Fault::TimedOut { doing: "connecting for the lease" };
+        let connected = connected.map_err(|_| late())?;
+        self.connecting = None;
+        // A task that was cancelled belongs to a process that ends.
+        connected.map_err(|_| late())?
     }
+}
+
+async fn connect(database: &dyn Database) -> Result<Connection, Fault> {
+    let mut connection = database.connect().await?;
+    let name = "SET application_name TO 'kubebid lease'";
+    connection.execute(name).await.map_err(Fault::database("setting up a connection"))?;
+    Ok(connection)
 }
 
 /// The lease as a waiting engine finds it.

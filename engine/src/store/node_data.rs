@@ -1,5 +1,6 @@
 //! Rows of data to set up nodes and to reach them. The market does not know them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -13,6 +14,9 @@ use super::{Fault, Rows, bigint, sought};
 
 /// The number of rows in one statement. The largest content has 16 KiB.
 const ROWS: usize = 64;
+
+/// The number of rows that are read at once. SQLite allows 32,766 parameters.
+const LISTED: usize = 1_000;
 
 /// A kind of data of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,23 +92,30 @@ impl Rows {
     /// the call changes nothing.
     pub async fn put_node_data(&self, data: &[(NodeDataKey, NodeData)]) -> Result<(), Fault> {
         for rows in data.chunks(ROWS) {
-            let mut sql = "INSERT INTO node_data (kind, number, seq, sha256, content) VALUES ".to_owned();
             let values: Vec<_> = (0..rows.len()).map(|n| self.dialect.list(5 * n + 1, 5)).collect();
-            sql.push_str(&values.join(", "));
-            sql.push_str(
-                " ON CONFLICT (kind, number) DO UPDATE
-                  SET seq = excluded.seq, sha256 = excluded.sha256, content = excluded.content
-                  WHERE node_data.seq < excluded.seq",
+            let sql = format!(
+                "INSERT INTO node_data (kind, number, seq, sha256, content)
+                 SELECT v.* FROM (VALUES {}) v, {} WHERE true
+                 ON CONFLICT (kind, number) DO UPDATE
+                 SET seq = excluded.seq, sha256 = excluded.sha256, content = excluded.content
+                 WHERE node_data.seq < excluded.seq",
+                values.join(", "),
+                self.fence()
             );
-            // Safe: made of constants. Not kept prepared, because each length is a different
+            // Safe: made of constants and a UUID. Not kept prepared, because each length is a different
             // statement.
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(rows.len() == 1);
             for (key, data) in rows {
                 query = query.bind(key.kind.name()).bind(bigint(key.number)).bind(bigint(data.seq));
                 query = query.bind(&data.sha256[..]).bind(data.content.as_deref().unwrap_or_default());
             }
-            let _turn = self.turn.take().await;
-            query.execute(&self.pool).await.map_err(Fault::database("saving data of nodes"))?;
+            let doing = "saving data of nodes";
+            let turn = self.turn.take().await;
+            let put = query.execute(&self.pool).await.map_err(Fault::database(doing))?;
+            drop(turn);
+            if put.rows_affected() == 0 {
+                self.still_leads(doing).await?;
+            }
         }
         Ok(())
     }
@@ -119,6 +130,23 @@ impl Rows {
             .map_err(Fault::database("reading data of nodes"))?
             .map(|row| node_data(&row))
             .transpose()
+    }
+
+    /// Reads the data of many numbers of a kind, by number, without the content. A number without data is left out.
+    pub async fn node_data_of(
+        &self,
+        kind: NodeDataKind,
+        numbers: &[u64],
+    ) -> Result<BTreeMap<u64, NodeData>, Fault> {
+        let mut found = BTreeMap::new();
+        for numbers in numbers.chunks(LISTED) {
+            let mut select = Select::new("SELECT seq, sha256, NULL, number FROM node_data");
+            select.add(" WHERE kind = ?", &[&kind.name()]).one_of(" AND number IN ", numbers);
+            for row in select.all(&self.reads, "reading data of nodes").await? {
+                found.insert(number(&row, 3), node_data(&row)?);
+            }
+        }
+        Ok(found)
     }
 
     /// Returns at most `limit` keys of a kind whose content is kept, after the number `after`, in order, each
@@ -141,9 +169,11 @@ impl Rows {
     pub async fn clear_node_data(&self, kind: NodeDataKind, numbers: &[u64]) -> Result<(), Fault> {
         for numbers in numbers.chunks(ROWS) {
             let (name, list) = (kind.name(), self.dialect.list(1, numbers.len()));
-            let sql =
-                format!("UPDATE node_data SET content = NULL WHERE kind = '{name}' AND number IN {list}");
-            // Safe: made of constants.
+            let sql = format!(
+                "UPDATE node_data SET content = NULL FROM {} WHERE kind = '{name}' AND number IN {list}",
+                self.fence()
+            );
+            // Safe: made of constants and a UUID.
             let mut query = sqlx::query(AssertSqlSafe(sql)).persistent(numbers.len() == ROWS);
             for number in numbers {
                 query = query.bind(bigint(*number));

@@ -1,11 +1,12 @@
 //! The rows beside the journal that are not part of the market, one file for each kind.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use sqlx::any::AnyRow;
 use sqlx::{AnyPool, ColumnIndex, Row};
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use uuid::Uuid;
 
 use super::Fault;
 use super::reads::Reads;
@@ -21,11 +22,58 @@ pub struct Rows {
     pub(super) reads: Reads,
     pub(super) turn: Turn,
     pub(super) dialect: Dialect,
+    fence: Fence,
+}
+
+/// The name under which this process leads, if it does or did. Cheap to clone.
+///
+/// Every statement that writes beside the journal joins the relation of [`Rows::fence`], which has a row only as long
+/// as the row `leader` has this name. PostgreSQL keeps that row from changing until the statement is durable, as it does
+/// for an append. So an engine that was overtaken writes nothing, however late its statement comes. The name stays when
+/// the writer raises its epoch, so the fence is the name and not the epoch.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fence(Arc<std::sync::Mutex<Option<Uuid>>>);
+
+impl Fence {
+    /// Lets writes count only as long as this name leads.
+    pub(super) fn lead_as(&self, holder: Uuid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(holder);
+    }
+
+    fn holder(&self) -> Option<Uuid> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Rows {
-    pub(crate) fn new(pool: AnyPool, reads: Reads, turn: Turn, dialect: Dialect) -> Self {
-        Self { pool, reads, turn, dialect }
+    pub(super) fn new(pool: AnyPool, reads: Reads, turn: Turn, dialect: Dialect, fence: Fence) -> Self {
+        Self { pool, reads, turn, dialect, fence }
+    }
+
+    /// Returns the relation `fence`: one row as long as this engine leads, and none afterwards. It has a row in a
+    /// process that has never led, such as a tool.
+    pub(super) fn fence(&self) -> String {
+        let Some(holder) = self.fence.holder() else { return "(SELECT 1 AS one) fence".to_owned() };
+        let lock = match self.dialect {
+            Dialect::Postgres => " FOR SHARE",
+            // One transaction writes at a time.
+            Dialect::Sqlite => "",
+        };
+        format!("(SELECT one FROM leader WHERE one = 1 AND holder = '{holder}'{lock}) fence")
+    }
+
+    /// Says why a statement has changed no row.
+    ///
+    /// # Errors
+    /// [`Fault::Deposed`] if this engine does not lead any more.
+    pub(super) async fn still_leads(&self, doing: &'static str) -> Result<(), Fault> {
+        let Some(holder) = self.fence.holder() else { return Ok(()) };
+        let leads = sqlx::query("SELECT one FROM leader WHERE one = 1 AND holder = $1")
+            .bind(holder.to_string())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database(doing))?;
+        if leads.is_some() { Ok(()) } else { Err(Fault::Deposed) }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::journal::position;
+use super::journal::{self, position};
 use super::record::Position;
 use super::rows::{Turn, number};
 use super::{Fault, bigint, sought};
@@ -124,6 +124,23 @@ impl Snapshots {
         if !self.is_in_journal(after).await? {
             return Ok(Err("the journal has no such place"));
         }
+        self.read_one(row, after).await
+    }
+
+    /// Returns true if the snapshot of this place is complete and undamaged, whatever journal it belongs to.
+    pub(super) async fn is_sound(&self, place: Position) -> Result<bool, Fault> {
+        let row = sqlx::query(
+            "SELECT seq, journal_hash, state_hash, at_us, bytes, checksum FROM snapshot WHERE seq = $1",
+        )
+        .bind(bigint(place.seq))
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(Fault::database("reading a snapshot"))?;
+        let Some(row) = row else { return Ok(false) };
+        Ok(self.read_one(&row, place).await?.is_ok())
+    }
+
+    async fn read_one(&self, row: &AnyRow, after: Position) -> Result<Result<Snapshot, &'static str>, Fault> {
         let bytes = number(row, 4);
         let mut body = Vec::new();
         while (body.len() as u64) < bytes {
@@ -172,17 +189,7 @@ impl Snapshots {
     }
 
     pub(super) async fn is_in_journal(&self, position: Position) -> Result<bool, Fault> {
-        let batch = sqlx::query(
-            "SELECT last_seq, hash FROM journal WHERE first_seq <= $1 ORDER BY first_seq DESC LIMIT 1",
-        )
-        .bind(bigint(position.seq))
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(Fault::database("finding a snapshot's place in the journal"))?;
-        Ok(match batch {
-            Some(row) => number(&row, 0) == position.seq && row.get::<Vec<u8>, _>(1) == position.hash.0,
-            None => position == Position::START,
-        })
+        journal::has(&self.pool, position).await
     }
 }
 

@@ -18,15 +18,16 @@ use async_trait::async_trait;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{AnyConnection, AnyPool, ConnectOptions, Executor};
+use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions, Connection as _, Executor, Row};
 use tracing::info;
+use uuid::Uuid;
 
 use super::bulk::{BulkWriter, SqliteBulkWriter};
 use super::database::Database;
 use super::reads::Reads;
 use super::rows::{Dialect, Turn};
 use super::session::Connection;
-use super::{Fault, migrations};
+use super::{Fault, Journal, migrations, wal};
 
 /// The settings of every connection. Only another process, such as a person's `sqlite3`, can make the
 /// file busy.
@@ -58,14 +59,19 @@ impl fmt::Debug for Sqlite {
 
 impl Sqlite {
     /// Takes the file for this engine, and creates it if it is missing. If the write-ahead log of a
-    /// missing file is there, creates the file only with `over_remains`.
-    pub(super) fn to_own(path: &Path, over_remains: bool, patience: Duration) -> Result<Self, Fault> {
+    /// missing file is there, creates the file only with `over_remains`, and deletes the log.
+    pub(super) async fn to_own(path: &Path, over_remains: bool, patience: Duration) -> Result<Self, Fault> {
         // However the path is written, the lock has one name.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let lock = lock(&path)?;
         let log = beside(&path, "-wal");
-        if !holds_anything(&path) && holds_anything(&log) && !over_remains {
-            return Err(Fault::Remains { file: path, log });
+        if holds_anything(&path) {
+            wal::check(&path, &log, patience).await?;
+        } else if holds_anything(&log) {
+            if !over_remains {
+                return Err(Fault::Remains { file: path, log });
+            }
+            delete(&[log, beside(&path, "-shm")])?;
         }
         let failed = |source| Fault::Prepare { file: path.clone(), source };
         let identity = prepare(&path).map_err(failed)?;
@@ -81,8 +87,12 @@ impl Sqlite {
     }
 
     /// Opens a file to read, and tries it at once. A pool would repeat the attempt until its time is
-    /// over, and report only that.
+    /// over, and report only that. If no engine has the file, checks its log first.
     pub(super) async fn found_to_read(path: &Path, patience: Duration) -> Result<Self, Fault> {
+        let log = beside(path, "-wal");
+        if holds_anything(path) && holds_anything(&log) && !is_owned(path) {
+            wal::check(path, &log, patience).await?;
+        }
         let sqlite = Self::to_read(path, patience)?;
         let Err(fault) = sqlite.try_read().await else { return Ok(sqlite) };
         if !path.exists() || holds_anything(&beside(path, "-wal")) {
@@ -90,8 +100,7 @@ impl Sqlite {
         }
         // In a folder that is not writable, a reader cannot create the shared memory of the log.
         // No other process can write there either.
-        let frozen = SqliteConnectOptions::new().read_only(true).immutable(true);
-        let frozen = Self::new(path.to_owned(), None, frozen, patience)?;
+        let frozen = Self::without_log(path, patience)?;
         frozen.try_read().await.map(|()| frozen)
     }
 
@@ -101,6 +110,17 @@ impl Sqlite {
             connection.execute(sql).await.map_err(|source| self.open_fault(source))?;
         }
         Ok(())
+    }
+
+    /// Opens the journal to read.
+    pub(super) async fn journal(&self) -> Result<Journal, Fault> {
+        Journal::open(self.pool(1).await?).await
+    }
+
+    /// Opens a file to read as if nothing were beside it. It must not change meanwhile.
+    pub(super) fn without_log(path: &Path, patience: Duration) -> Result<Self, Fault> {
+        let options = SqliteConnectOptions::new().read_only(true).immutable(true);
+        Self::new(path.to_owned(), None, options, patience)
     }
 
     fn new(
@@ -131,16 +151,117 @@ impl Sqlite {
 pub fn forget_sqlite(path: &Path) -> Result<(), Fault> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let _lock = lock(&path)?;
-    for end in ["", "-wal", "-shm"] {
-        let file = beside(&path, end);
-        match fs::remove_file(&file) {
+    delete(&["", "-wal", "-shm"].map(|end| beside(&path, end)))
+}
+
+/// Returns the path of the write-ahead log of a SQLite file, if it holds anything.
+pub fn log_of_sqlite(path: &Path) -> Option<PathBuf> {
+    Some(beside(path, "-wal")).filter(|log| holds_anything(log))
+}
+
+/// Deletes files. A missing one is no error.
+fn delete(files: &[PathBuf]) -> Result<(), Fault> {
+    for file in files {
+        match fs::remove_file(file) {
             Err(source) if source.kind() != ErrorKind::NotFound => {
-                return Err(Fault::Delete { file, source });
+                return Err(Fault::Delete { file: file.clone(), source });
             }
             Ok(()) | Err(_) => {}
         }
     }
     Ok(())
+}
+
+/// The place of a SQLite file in which another one is put. No engine has it meanwhile.
+#[derive(Debug)]
+pub struct Replacement {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Replacement {
+    /// Takes the place. Nothing need be there.
+    ///
+    /// # Errors
+    /// An engine has the file open.
+    pub fn at(path: &Path) -> Result<Self, Fault> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let lock = lock(&path)?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Returns true if a file or its log is there.
+    pub fn is_occupied(&self) -> bool {
+        holds_anything(&self.path) || holds_anything(&beside(&self.path, "-wal"))
+    }
+
+    /// Returns the path at which the new file is made, beside the old one. Nothing is there.
+    pub fn draft(&self) -> Result<PathBuf, Fault> {
+        let draft = beside(&self.path, ".restoring");
+        delete(&["", "-wal", "-shm", "-journal", ".lock"].map(|end| beside(&draft, end)))?;
+        Ok(draft)
+    }
+
+    /// Puts the new file in place. Moves what was there aside first, and returns where to. After a crash in between,
+    /// no engine starts on a part of it.
+    pub fn put(self) -> Result<Option<PathBuf>, Fault> {
+        let draft = beside(&self.path, ".restoring");
+        delete(&["-wal", "-shm", ".lock"].map(|end| beside(&draft, end)))?;
+        let aside = self.is_occupied().then(|| self.free_name());
+        // The file goes before its log: without the log it would be an older store.
+        for end in aside.iter().flat_map(|_| ["", "-wal", "-shm"]) {
+            let aside = beside(aside.as_ref().expect("it has a name"), end);
+            rename(&beside(&self.path, end), &aside)?;
+        }
+        rename(&draft, &self.path)?;
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|source| Fault::Prepare { file: folder.to_owned(), source })?;
+        Ok(aside)
+    }
+
+    /// Returns a name for what is moved aside.
+    fn free_name(&self) -> PathBuf {
+        let names = (1..).map(|n| beside(&self.path, &format!(".before-restore-{n}")));
+        let is_free = |name: &PathBuf| !["", "-wal"].iter().any(|end| beside(name, end).exists());
+        names.into_iter().find(is_free).expect("some number is free")
+    }
+}
+
+/// Renames a file. A missing one is no error.
+fn rename(from: &Path, to: &Path) -> Result<(), Fault> {
+    match fs::rename(from, to) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(Fault::Prepare { file: from.to_owned(), source })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Gives a copy of a SQLite file its own number, so that the log of the original does not pass for its log.
+pub(super) async fn number_copy(path: &Path, patience: Duration) -> Result<(), Fault> {
+    let copy = Sqlite::new(path.to_owned(), None, SqliteConnectOptions::new(), patience)?;
+    let mut connection = copy.connect_as_it_is().await?;
+    for sql in [SESSION.to_owned(), format!("PRAGMA user_version = {}", random_id())] {
+        // Safe: made of constants and a number.
+        connection.execute(AssertSqlSafe(sql)).await.map_err(|source| copy.open_fault(source))?;
+    }
+    connection.close().await.map_err(|source| copy.open_fault(source))
+}
+
+/// Returns a number for a file, which is not 0.
+fn random_id() -> u32 {
+    (Uuid::new_v4().as_u128() as u32 & 0x7fff_ffff).max(1)
+}
+
+/// Returns true if an engine may have the file open.
+fn is_owned(path: &Path) -> bool {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match File::open(beside(&path, ".lock")) {
+        Ok(lock) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    }
 }
 
 /// Returns the path with `end` appended to the file's name.
@@ -212,6 +333,11 @@ impl Database for Sqlite {
         let mut connection = self.options.connect().await.map_err(|source| self.open_fault(source))?;
         for settings in [SESSION, "PRAGMA journal_mode = WAL"] {
             connection.execute(settings).await.map_err(|source| self.open_fault(source))?;
+        }
+        let id = sqlx::query("PRAGMA user_version").fetch_one(&mut connection).await;
+        if id.map_err(|source| self.open_fault(source))?.get::<i64, _>(0) == 0 {
+            let id = AssertSqlSafe(format!("PRAGMA user_version = {}", random_id()));
+            connection.execute(id).await.map_err(|source| self.open_fault(source))?;
         }
         Ok(Connection::new(connection, None))
     }
@@ -305,6 +431,22 @@ impl Database for Sqlite {
         self.is_in_place()?;
         let log = beside(&self.path, "-wal");
         if self.owned.is_none() || log.exists() { Ok(()) } else { Err(Fault::Displaced { file: log }) }
+    }
+
+    async fn complete_file(&self) -> Result<(), Fault> {
+        if self.owned.is_none() {
+            return Ok(());
+        }
+        let doing = "writing the log into the file";
+        let _turn = self.turn.take().await;
+        self.is_in_place()?;
+        let mut connection = self.connect_as_it_is().await?;
+        connection.execute(SESSION).await.map_err(Fault::database(doing))?;
+        let checkpoint = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(&mut connection).await;
+        let is_busy = checkpoint.map_err(Fault::database(doing))?.get::<i64, _>(0) != 0;
+        connection.close().await.map_err(Fault::database(doing))?;
+        let log = beside(&self.path, "-wal");
+        if is_busy { Err(Fault::LogRemains { file: self.path.clone(), log }) } else { Ok(()) }
     }
 
     fn dialect(&self) -> Dialect {

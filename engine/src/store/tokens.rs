@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use sqlx::Row;
 use sqlx::any::AnyRow;
+use sqlx::{AssertSqlSafe, Row};
 
 use super::rows::{number, optional_number};
 use super::{Fault, Role, Rows, bigint, sought};
@@ -45,20 +45,28 @@ impl Rows {
     /// Stores a token and returns its id. Returns `None` if there is no such account.
     pub async fn add_token(&self, token: &NewToken) -> Result<Option<u64>, Fault> {
         let roles: Vec<_> = token.roles.iter().map(|role| role.name()).collect();
-        let _turn = self.turn.take().await;
-        let row = sqlx::query(
+        let doing = "saving a token";
+        let add = format!(
             "INSERT INTO tokens (sha256, account, roles, note, created_at_us)
-             SELECT $1, name, $3, $4, $5 FROM accounts WHERE name = $2
+             SELECT $1, name, $3, $4, $5 FROM accounts, {} WHERE name = $2
              RETURNING id",
-        )
-        .bind(&token.sha256[..])
-        .bind(&token.account[..])
-        .bind(roles.join(","))
-        .bind(&token.note[..])
-        .bind(bigint(token.created_at_us))
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(Fault::database("saving a token"))?;
+            self.fence()
+        );
+        let turn = self.turn.take().await;
+        // Safe: made of constants and a UUID.
+        let row = sqlx::query(AssertSqlSafe(add))
+            .bind(&token.sha256[..])
+            .bind(&token.account[..])
+            .bind(roles.join(","))
+            .bind(&token.note[..])
+            .bind(bigint(token.created_at_us))
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(Fault::database(doing))?;
+        drop(turn);
+        if row.is_none() {
+            self.still_leads(doing).await?;
+        }
         Ok(row.map(|row| number(&row, 0)))
     }
 
@@ -155,14 +163,23 @@ impl Rows {
 
     /// Revokes a token. Returns false if there is no such token, or if it was revoked before.
     pub async fn revoke_token(&self, id: u64, at_us: u64) -> Result<bool, Fault> {
-        let _turn = self.turn.take().await;
-        let done =
-            sqlx::query("UPDATE tokens SET revoked_at_us = $2 WHERE id = $1 AND revoked_at_us IS NULL")
-                .bind(sought(id))
-                .bind(bigint(at_us))
-                .execute(&self.pool)
-                .await
-                .map_err(Fault::database("revoking a token"))?;
+        let doing = "revoking a token";
+        let revoke = format!(
+            "UPDATE tokens SET revoked_at_us = $2 FROM {} WHERE id = $1 AND revoked_at_us IS NULL",
+            self.fence()
+        );
+        let turn = self.turn.take().await;
+        // Safe: made of constants and a UUID.
+        let done = sqlx::query(AssertSqlSafe(revoke))
+            .bind(sought(id))
+            .bind(bigint(at_us))
+            .execute(&self.pool)
+            .await
+            .map_err(Fault::database(doing))?;
+        drop(turn);
+        if done.rows_affected() == 0 {
+            self.still_leads(doing).await?;
+        }
         Ok(done.rows_affected() == 1)
     }
 }

@@ -107,6 +107,10 @@ impl Known {
                 assert_eq!(self.node(started.allocation).notice.replace(notice), None);
                 self.bid(started.bid.unwrap()).max_nodes = started.max_nodes.unwrap();
             }
+            Kind::NoticeMoved(moved) => {
+                let notice = self.node(moved.allocation).notice.as_mut().unwrap();
+                assert!(std::mem::replace(&mut notice.deadline, moved.deadline_us) > moved.deadline_us);
+            }
             Kind::NoticeRescinded(rescinded) => {
                 let notice = self.node(rescinded.allocation).notice.take().expect("it was under notice");
                 assert_eq!(notice.claimed_by, None);
@@ -154,7 +158,13 @@ impl Known {
             Kind::MarketEnded(ended) => {
                 assert_eq!(self.states.insert(ended.market.clone(), "ENDED"), Some("CLOSING"));
             }
-            Kind::RulesChanged(_) | Kind::Rejected(_) | Kind::Repeated(_) => {}
+            Kind::RulesChanged(_)
+            | Kind::Funded(_)
+            | Kind::BudgetSet(_)
+            | Kind::BudgetRenewed(_)
+            | Kind::RenewalSet(_)
+            | Kind::Rejected(_)
+            | Kind::Repeated(_) => {}
         }
     }
 
@@ -250,6 +260,7 @@ fn reason(reason: NoticeReason) -> i32 {
         NoticeReason::Outbid => notice::Reason::Outbid,
         NoticeReason::CapacityWithdrawn => notice::Reason::CapacityWithdrawn,
         NoticeReason::ReserveRaised => notice::Reason::ReserveRaised,
+        NoticeReason::Funds => notice::Reason::Funds,
     };
     reason.into()
 }

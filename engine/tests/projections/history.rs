@@ -3,17 +3,20 @@
 use crate::dump::{assert_same, dump};
 use crate::market::{Market, projected};
 use crate::place::TestPlace;
+use kubebid_core::Command;
+use kubebid_core::units::MarketName;
 use kubebid_engine::lifecycle::rebuild::rebuild;
 use kubebid_engine::runtime::clock::Clock;
 use kubebid_engine::store::{Fault, HistoryLost};
-use kubebid_engine::{Engine, EngineError, EngineOptions};
-use sqlx::{AssertSqlSafe, Executor};
+use kubebid_engine::{Engine, EngineError, EngineOptions, Submission};
+use sqlx::{AssertSqlSafe, Executor, Row};
 
 crate::on_both! {
     a_journal_that_is_shorter_than_its_tables_is_not_led
     a_journal_that_is_shorter_than_its_snapshots_is_not_led
     an_emptied_journal_does_not_start_an_empty_market
     a_snapshot_of_another_history_is_named
+    a_damaged_last_batch_keeps_no_engine_from_starting_if_a_snapshot_has_it
 }
 
 /// Runs a market and stops it in order, with a snapshot of its end. Returns the number of its last
@@ -111,4 +114,38 @@ async fn a_snapshot_of_another_history_is_named(place: TestPlace) {
     assert_eq!(engine.applied(), snapshot);
     drop(engine);
     running.stop().await.unwrap();
+}
+
+async fn a_damaged_last_batch_keeps_no_engine_from_starting_if_a_snapshot_has_it(place: TestPlace) {
+    let start = || Engine::start(EngineOptions::new(place.options.clone(), Clock::Real));
+    let open = |name: &str| {
+        let market = MarketName::new(name);
+        Submission::new(None, Command::OpenMarket { market, rules: Vec::new() })
+    };
+    let (engine, running) = start().await.unwrap();
+    engine.submit(open("gpu/east"), |_| ()).await.unwrap();
+    drop(engine);
+    running.stop().await.unwrap();
+    let mut connection = place.connect().await;
+    let last = "SELECT records, first_seq FROM journal ORDER BY first_seq DESC LIMIT 1";
+    let last = connection.fetch_one(last).await.unwrap();
+    let (mut records, first_seq): (Vec<u8>, i64) = (last.get(0), last.get(1));
+    *records.last_mut().unwrap() ^= 1;
+    let damage =
+        sqlx::query("UPDATE journal SET records = $1 WHERE first_seq = $2").bind(records).bind(first_seq);
+    damage.execute(&mut connection).await.unwrap();
+    drop(connection);
+
+    let (engine, running) = start().await.expect("the snapshot has the batch");
+    assert_eq!(engine.views().markets().iter().count(), 1);
+    engine.submit(open("gpu/west"), |_| ()).await.expect("the market goes on");
+    projected(&engine).await;
+    drop(engine);
+    running.stop().await.unwrap();
+    // Without a snapshot nothing can be known of the damaged commands.
+    change(&place, "DELETE FROM journal WHERE first_seq > 1").await;
+    change(&place, "DELETE FROM snapshot").await;
+    change(&place, "UPDATE projection SET watermark = 1").await;
+    let refused = start().await.map(drop);
+    assert!(matches!(refused, Err(EngineError::Store(Fault::Damaged { .. }))), "{refused:?}");
 }

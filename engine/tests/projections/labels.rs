@@ -15,6 +15,7 @@ use std::time::Duration;
 crate::on_both! {
     a_repeat_brings_the_labels_that_a_crash_lost
     a_repeat_brings_the_node_config_that_a_crash_lost
+    a_frame_of_repeats_gets_the_first_answers
 }
 
 const MARKET: &str = "gpu/east";
@@ -121,5 +122,53 @@ async fn a_repeat_brings_the_node_config_that_a_crash_lost(place: TestPlace) {
     assert_eq!(rows.node_data(key).await.unwrap(), Some(later), "an earlier command replaces nothing");
     api.close();
     drop((api, rows));
+    running.stop().await.unwrap();
+}
+
+async fn a_frame_of_repeats_gets_the_first_answers(place: TestPlace) {
+    use kubebid_proto::v1::place_bids_response::result::Outcome;
+    let caller = Caller::new("ann", [Role::Tenant]);
+    let (engine, running) = place.start().await;
+    let open = Command::OpenMarket { market: MarketName::new(MARKET), rules: Vec::new() };
+    engine.submit(Submission::new(None, open), |_| ()).await.unwrap();
+    let api = Api::start(engine, ApiOptions::default()).await.unwrap();
+    let mut bids: Vec<_> = (0..300)
+        .map(|n| v1::PlaceBidRequest {
+            client_key: format!("key {n}"),
+            node_config: if n % 3 == 0 { Vec::new() } else { format!("config {n}").into() },
+            ..if n % 2 == 0 { request(&[]) } else { request(&[("n", &n.to_string())]) }
+        })
+        .collect();
+    let send = async |bids: &[v1::PlaceBidRequest]| {
+        let began = std::time::Instant::now();
+        let answer =
+            api.place_bid_frame(&caller, v1::PlaceBidsRequest { bids: bids.to_vec() }).await.unwrap();
+        println!("{} bids in {:?}", bids.len(), began.elapsed());
+        answer.results.into_iter().map(|result| match result.outcome.unwrap() {
+            Outcome::Placed(placed) => Ok((placed.bid, placed.repeated)),
+            Outcome::Refused(refusal) => Err(refusal.reason),
+        })
+    };
+    let first: Vec<_> = send(&bids).await.map(|answer| answer.unwrap().0).collect();
+    for _ in 0..2 {
+        let again: Vec<_> = send(&bids).await.map(Result::unwrap).collect();
+        assert_eq!(again, first.iter().map(|bid| (*bid, true)).collect::<Vec<_>>());
+    }
+    // Each repeat stands for itself: those that differ are refused, and only those.
+    bids[7].labels = [("n".to_owned(), "8".to_owned())].into();
+    bids[10].node_config = b"another".to_vec();
+    bids[12].node_config = b"one".to_vec();
+    bids[15].labels.clear();
+    bids.push(v1::PlaceBidRequest { labels: [("n".to_owned(), "x".to_owned())].into(), ..bids[0].clone() });
+    let differs = [7, 10, 12, 15, 300];
+    for (n, answer) in send(&bids).await.enumerate() {
+        match answer {
+            Ok((bid, true)) => assert!(bid == first[n] && !differs.contains(&n), "{n}"),
+            Ok((_, false)) => panic!("{n} is placed again"),
+            Err(reason) => assert!(reason == "KEY_CONFLICT" && differs.contains(&n), "{n}: {reason}"),
+        }
+    }
+    api.close();
+    drop(api);
     running.stop().await.unwrap();
 }

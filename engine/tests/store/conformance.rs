@@ -288,4 +288,5 @@ async fn a_schema_of_the_future_is_refused(place: TestPlace) {
         .unwrap();
     let error = kubebid_engine::store::Store::open(&place.options).await.unwrap_err();
     assert!(matches!(error, Fault::Migrate(_)), "{error:?}");
+    assert!(error.to_string().contains("9999") && error.to_string().contains("a newer KubeBid"), "{error}");
 }

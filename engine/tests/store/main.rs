@@ -3,13 +3,16 @@
 mod ahead;
 mod conformance;
 mod damage;
+mod deposed;
 mod edge;
 mod lease;
 mod place;
 mod postgres_faults;
 mod proxy;
+mod slow_connections;
 mod snapshots;
 mod sqlite_file;
+mod wal;
 
 /// Runs each test of a module once on PostgreSQL and once on SQLite.
 macro_rules! on_both {

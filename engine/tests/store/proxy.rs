@@ -1,7 +1,9 @@
 //! A network between the engine and PostgreSQL that fails when a test asks it to.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixStream};
@@ -23,6 +25,9 @@ pub(crate) enum Mood {
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     moods: Arc<Mutex<Vec<watch::Sender<Mood>>>>,
+    /// How long a new connection waits before it reaches the server, in milliseconds.
+    delay: Arc<AtomicU64>,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -32,21 +37,42 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let moods = Arc::<Mutex<Vec<watch::Sender<Mood>>>>::default();
         let all = Arc::clone(&moods);
+        let delay = Arc::new(AtomicU64::new(0));
+        let delayed = Arc::clone(&delay);
+        let refuses = Arc::new(AtomicBool::new(false));
+        let refused = Arc::clone(&refuses);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let server = UnixStream::connect(&socket).await.unwrap();
+                if refused.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let (mood, watched) = watch::channel(Mood::Pass);
                 all.lock().unwrap().push(mood);
-                let (from_client, to_client) = client.into_split();
-                let (from_server, to_server) = server.into_split();
-                let answers = tokio::spawn(pump(from_server, to_client, watched.clone(), Mood::LoseAnswers));
+                let wait = Duration::from_millis(delayed.load(Ordering::Relaxed));
+                let socket = socket.clone();
                 tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    let server = UnixStream::connect(&socket).await.unwrap();
+                    let (from_client, to_client) = client.into_split();
+                    let (from_server, to_server) = server.into_split();
+                    let answers =
+                        tokio::spawn(pump(from_server, to_client, watched.clone(), Mood::LoseAnswers));
                     pump(from_client, to_server, watched, Mood::LoseRequests).await;
                     answers.abort();
                 });
             }
         });
-        Self { port, moods }
+        Self { port, moods, delay, refuses }
+    }
+
+    /// Refuses new connections, or not any more.
+    pub(crate) fn refuse_connections(&self, refuse: bool) {
+        self.refuses.store(refuse, Ordering::Relaxed);
+    }
+
+    /// Lets each new connection wait this long.
+    pub(crate) fn delay_connections(&self, wait: Duration) {
+        self.delay.store(wait.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// Returns the mood of the newest connection.

@@ -52,7 +52,8 @@ impl Usage {
         let usage = Usage::default();
         let mut feed = engine.subscribe();
         usage.count_afresh(engine).await?;
-        let (counting, engine) = (Arc::downgrade(&usage.0), engine.clone());
+        // A strong handle would keep the feed open, and with it this task and the store of a stopped engine.
+        let (counting, engine) = (Arc::downgrade(&usage.0), engine.downgrade());
         tokio::spawn(async move {
             loop {
                 let received = feed.recv().await;
@@ -60,6 +61,7 @@ impl Usage {
                 match received {
                     Ok(commit) => usage.table().count(&commit),
                     Err(RecvError::Lagged(_)) => {
+                        let Some(engine) = engine.upgrade() else { return };
                         if usage.count_afresh(&engine).await.is_err() && !engine.is_open() {
                             return;
                         }
