@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, CustomResource, ResourceExt};
 use kubebid_controller::external::{
     Answer, CallError, DeleteAnswer, Dependency, DependencyKinds, External, ExternalStatus, Machine, Managed,
@@ -44,6 +45,9 @@ pub struct FolderSpec {
     /// Folders that must be there first.
     #[serde(default)]
     pub after: Vec<String>,
+    /// A Secret that must be there first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     pub quota: u32,
 }
 
@@ -238,7 +242,8 @@ impl Folders {
         let name = |name: &str| ObjectName { namespace: namespace.clone(), name: name.to_owned() };
         let bucket = (!folder.spec.unmanaged).then(|| Dependency::owner::<Bucket>(name(&folder.spec.bucket)));
         let folders = folder.spec.after.iter().map(|other| Dependency::on::<Folder>(name(other)));
-        bucket.into_iter().chain(folders).collect()
+        let key = folder.spec.key.iter().map(|key| Dependency::on::<Secret>(name(key)));
+        bucket.into_iter().chain(folders).chain(key).collect()
     }
 
     fn path(folder: &Folder) -> String {
@@ -275,6 +280,8 @@ impl External for Folders {
     fn kinds(&self, kinds: &mut DependencyKinds<'_, '_, Folder>) {
         kinds.add::<Bucket>(Api::all(self.client.clone()), |_| Vec::new());
         kinds.add::<Folder>(Api::all(self.client.clone()), Folders::needs);
+        kinds.add_dependents::<Folder>(Api::all(self.client.clone()), Folders::needs);
+        kinds.add_present::<Secret>(Api::all(self.client.clone()));
     }
 
     async fn observe(&self, request: &Request<'_, Self>) -> Result<(Observed, ()), CallError> {

@@ -343,7 +343,10 @@ impl<K: Object> Kinds<'_, '_, K> {
     }
 
     fn add_children<C: Object, W: Object>(&mut self, api: Api<W>, watched: fn(C) -> W) {
-        let watch = self.on.map(api, |child: &W| {
+        // Objects of others may be many and large.
+        let is_whole =
+            |child: &W| Owner::of::<K, W>(child).is_some() || Owner::annotated::<K, W>(child).is_some();
+        let watch = self.on.map_some(api, is_whole, |child: &W| {
             let namespace = child.namespace().unwrap_or_default();
             // An object that is the child of another by now may have been one of the object that the annotation names.
             let owners = [Owner::of::<K, W>(child), Owner::annotated::<K, W>(child)];

@@ -24,6 +24,7 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -48,12 +49,15 @@ pub struct Watch<K: Object> {
 }
 
 struct Hooks<K> {
+    /// The objects that a user of the watch needs whole. Of all others only the metadata is kept.
+    whole: Vec<Box<Filter<K>>>,
     indexes: Vec<Arc<Index<K>>>,
     on_change: Vec<Box<Hook<K>>>,
     on_unreadable: Vec<Box<Hook<InvalidObject>>>,
 }
 
 type Hook<K> = dyn Fn(&K) + Send + Sync;
+type Filter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
 /// The objects of a watch that the program cannot read.
 #[derive(Debug, Default)]
@@ -83,7 +87,12 @@ impl<K: Object> fmt::Debug for Watch<K> {
 impl<K: Object> Watch<K> {
     fn new(events: EventRecorder) -> (Watch<K>, StoreWriter<K>) {
         let (store, writer) = store::<K>();
-        let hooks = Hooks { indexes: Vec::new(), on_change: Vec::new(), on_unreadable: Vec::new() };
+        let hooks = Hooks {
+            whole: Vec::new(),
+            indexes: Vec::new(),
+            on_change: Vec::new(),
+            on_unreadable: Vec::new(),
+        };
         (Watch { store, hooks: Arc::new(Mutex::new(hooks)), unreadable: Arc::default(), events }, writer)
     }
 
@@ -144,8 +153,9 @@ impl<K: Object> Watch<K> {
         // The objects before a list. No event says that one of them is not in it.
         let before = Mutex::new(Vec::new());
         let events = one_by_one(api);
-        let events =
-            events.try_filter_map(|event| std::future::ready(Ok(self.sift(event)))).inspect(|event| {
+        let events = events
+            .try_filter_map(|event| std::future::ready(Ok(self.sift(event).map(|event| self.trim(event)))))
+            .inspect(|event| {
                 let Ok(event) = event else { return };
                 if matches!(event, Event::InitDone) {
                     *before.lock().unwrap_or_else(PoisonError::into_inner) = self.store.state();
@@ -171,6 +181,19 @@ impl<K: Object> Watch<K> {
             std::future::ready(())
         });
         changed.await;
+    }
+
+    /// Leaves only the metadata of an object that no user of the watch needs whole.
+    fn trim(&self, event: Event<K>) -> Event<K> {
+        let trimmed = |object: K| {
+            let is_whole = self.hooks().whole.iter().any(|is_whole| is_whole(&object));
+            if is_whole { object } else { bare(object) }
+        };
+        match event {
+            Event::Apply(object) => Event::Apply(trimmed(object)),
+            Event::InitApply(object) => Event::InitApply(trimmed(object)),
+            Event::Init | Event::InitDone | Event::Delete(_) => event,
+        }
     }
 
     fn changed(&self, object: &K) {
@@ -247,6 +270,17 @@ impl<K: Object> Watch<K> {
         self.events.publish(&regarding, None, EventType::Warning, UNREADABLE, note);
         self.hooks().on_unreadable.iter().for_each(|hook| hook(object));
     }
+}
+
+/// Returns an object without everything but its metadata. One that cannot be without the rest stays as it is.
+fn bare<K: Object>(object: K) -> K {
+    if K::metadata_api() {
+        return object;
+    }
+    let mut metadata = object.meta().clone();
+    metadata.managed_fields = None;
+    let bare = json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": metadata});
+    serde_json::from_value(bare).unwrap_or(object)
 }
 
 fn name_of(object: &InvalidObject) -> ObjectName {
@@ -381,7 +415,18 @@ impl<K: Object> Watches<'_, K> {
         api: Api<T>,
         of: impl Fn(&T) -> Vec<ObjectRef<K>> + Send + Sync + 'static,
     ) -> Watch<T> {
-        let (watch, wakes) = (self.pool.watch(api), self.wakes.clone());
+        self.map_some(api, |_| true, of)
+    }
+
+    /// Works like [`Watches::map`], and keeps only those objects whole that `is_whole` names, so that the others cost little memory: of
+    /// them the process keeps the metadata.
+    pub(crate) fn map_some<T: Object>(
+        &mut self,
+        api: Api<T>,
+        is_whole: impl Fn(&T) -> bool + Send + Sync + 'static,
+        of: impl Fn(&T) -> Vec<ObjectRef<K>> + Send + Sync + 'static,
+    ) -> Watch<T> {
+        let (watch, wakes) = (self.pool.watch_some(api, is_whole), self.wakes.clone());
         watch.on_change(move |object| of(object).into_iter().for_each(|it| wakes.wake(it)));
         watch
     }
@@ -420,6 +465,21 @@ impl WatchPool {
 
     /// Returns the watch of a kind, in all namespaces or in one, whichever the `Api` is of.
     pub(crate) fn watch<K: Object>(&mut self, api: Api<K>) -> Watch<K> {
+        self.watch_some(api, |_| true)
+    }
+
+    /// Returns the same watch for a user who needs only some of the objects whole.
+    fn watch_some<K: Object>(
+        &mut self,
+        api: Api<K>,
+        is_whole: impl Fn(&K) -> bool + Send + Sync + 'static,
+    ) -> Watch<K> {
+        let watch = self.watch_any(api);
+        watch.hooks().whole.push(Box::new(is_whole));
+        watch
+    }
+
+    fn watch_any<K: Object>(&mut self, api: Api<K>) -> Watch<K> {
         let key = (TypeId::of::<K>(), api.resource_url().to_owned());
         if let Some(watch) = self.watches.get(&key).and_then(|watch| watch.downcast_ref::<Watch<K>>()) {
             return watch.clone();
@@ -460,5 +520,22 @@ impl WatchPool {
 
     pub(crate) fn ready(&mut self) -> Vec<(String, BoxFuture<'static, bool>)> {
         std::mem::take(&mut self.ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    #[test]
+    fn a_foreign_object_costs_its_metadata() {
+        let map = json!({
+            "metadata": {"name": "a", "namespace": "b", "labels": {"app": "c"}, "resourceVersion": "7"},
+            "data": {"large": "x".repeat(1 << 20)},
+        });
+        let map: ConfigMap = serde_json::from_value(map).unwrap();
+        let left = bare(map.clone());
+        assert_eq!((left.metadata, left.data), (map.metadata, None));
     }
 }

@@ -10,8 +10,6 @@ use tokio::time::Instant;
 
 /// The time for which a write is remembered that no watch delivers: the process does not watch the kind.
 const MEMORY: Duration = Duration::from_secs(600);
-/// The number of writes after which those that are too old are forgotten.
-const SWEEP: usize = 1_000;
 
 /// Objects of any kind as they were last written, by UID.
 #[derive(Debug, Default)]
@@ -20,8 +18,19 @@ pub struct WriteCache(Mutex<Writes>);
 #[derive(Debug, Default)]
 struct Writes {
     objects: BTreeMap<String, (Arc<dyn Any + Send + Sync>, Instant)>,
-    /// The number of writes since old ones were last forgotten.
-    since_sweep: usize,
+    /// The time at which writes that are too old were last forgotten.
+    swept: Option<Instant>,
+}
+
+impl Writes {
+    /// Forgets writes that are too old, from time to time.
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(*self.swept.get_or_insert(now)) >= MEMORY {
+            self.swept = Some(now);
+            self.objects.retain(|_, (_, written)| now.duration_since(*written) < MEMORY);
+        }
+    }
 }
 
 impl WriteCache {
@@ -30,17 +39,14 @@ impl WriteCache {
         let Some(uid) = object.uid() else { return };
         let (mut writes, now) = (self.writes(), Instant::now());
         writes.objects.insert(uid, (Arc::new(object), now));
-        writes.since_sweep += 1;
-        if writes.since_sweep >= SWEEP {
-            writes.since_sweep = 0;
-            writes.objects.retain(|_, (_, written)| now.duration_since(*written) < MEMORY);
-        }
+        writes.sweep();
     }
 
     /// Returns the object as it was written, if the watch has not delivered that write yet; as it was seen otherwise.
     pub fn newest<K: Object>(&self, seen: Arc<K>) -> Arc<K> {
         let uid = seen.uid().unwrap_or_default();
         let mut writes = self.writes();
+        writes.sweep();
         let written =
             writes.objects.get(&uid).and_then(|(object, _)| Arc::clone(object).downcast::<K>().ok());
         let Some(written) = written else { return seen };
@@ -83,10 +89,14 @@ mod tests {
         let put = |uid: usize| {
             cache.put::<Node>(serde_json::from_value(json!({"metadata": {"uid": uid.to_string()}})).unwrap());
         };
-        (0..SWEEP).for_each(put);
-        tokio::time::advance(MEMORY).await;
-        (SWEEP..2 * SWEEP).for_each(put);
-        assert_eq!(cache.writes().objects.len(), SWEEP);
+        (0..3).for_each(put);
+        tokio::time::advance(MEMORY / 2).await;
+        put(3);
+        assert_eq!(cache.writes().objects.len(), 4);
+        tokio::time::advance(MEMORY / 2).await;
+        // Also by a process that writes nothing more.
+        cache.newest(Arc::new(node("1")));
+        assert_eq!(cache.writes().objects.keys().collect::<Vec<_>>(), ["3"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 pub(crate) mod bidnode;
 pub(crate) mod drain;
 pub(crate) mod garbage;
+pub(crate) mod journal;
 pub(crate) mod labels;
 pub(crate) mod slot;
 

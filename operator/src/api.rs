@@ -9,6 +9,7 @@ mod bidnode;
     reason = "the derive repeats what stands at the specification"
 )]
 mod bidslot;
+mod disruption;
 mod names;
 #[expect(unreachable_pub, reason = "the derive makes it so")]
 mod node_pool_label_set;
@@ -17,10 +18,11 @@ pub mod v2beta1;
 
 pub use bidnode::{
     BidNode, BidNodePhase, BidNodeSpec, BidNodeStatus, BidStrategy, NodeStatus, NodeTaint, TaintEffect,
-    UNHELPED_PODS_MAX, UnhelpedPod, micros, usd,
+    UNHELPED_PODS_MAX, UnhelpedPod, UnusedNodes, micros, usd,
 };
 pub use bidslot::{
     Applied, AppliedTaint, BidSlot, BidSlotSpec, BidSlotStatus, GangMember, ReleaseReason, SlotKey, SlotPhase,
 };
+pub use disruption::{Disruption, DisruptionLimit};
 pub use names::*;
 pub use node_pool_label_set::{NodePoolLabelSet, NodePoolLabelSetSpec, NodePoolLabelSetStatus};

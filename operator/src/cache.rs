@@ -25,6 +25,8 @@ pub(crate) struct Stores {
     slots_by_owner: Arc<Index<BidSlot>>,
     /// The slots whose nodes the market takes, all with the empty key.
     preempted_slots: Arc<Index<BidSlot>>,
+    /// The slots whose nodes end by a deadline and are not given back yet, all with the empty key.
+    ending_slots: Arc<Index<BidSlot>>,
     /// The slots by the name of their node.
     slots_by_node: Arc<Index<BidSlot>>,
     /// The pods by the name of their node; pods without a node have the empty name.
@@ -52,6 +54,7 @@ impl Stores {
         Stores {
             slots_by_owner: slots.index(bidnode_uid_of),
             preempted_slots: slots.index(|slot| is_preempted(slot).then(String::new)),
+            ending_slots: slots.index(|slot| is_ending(slot).then(String::new)),
             slots_by_node: slots.index(|slot| slot.status.as_ref()?.node.clone()),
             pods_by_node: pods.index(|pod| Some(node_name_of(pod).unwrap_or_default().to_owned())),
             pods_by_controller: pods.index(|pod| controller(pod).map(str::to_owned)),
@@ -103,6 +106,11 @@ impl Stores {
     /// Returns the slots whose nodes the market takes.
     pub(crate) fn preempted_slots(&self) -> Vec<Arc<BidSlot>> {
         self.preempted_slots.of("").iter().filter_map(|slot| self.slots.get(slot)).collect()
+    }
+
+    /// Returns the number of slots whose nodes end by a deadline and are not given back yet.
+    pub(crate) fn ending_slots(&self) -> usize {
+        self.ending_slots.of("").len()
     }
 
     /// Returns the slot whose node has this name.
@@ -168,4 +176,11 @@ fn is_preempted(slot: &BidSlot) -> bool {
     let phase = slot.status.as_ref().map(|status| status.phase);
     let stays = slot.spec.release.is_none() && slot.metadata.deletion_timestamp.is_none();
     stays && matches!(phase, Some(SlotPhase::Notice | SlotPhase::Draining))
+}
+
+/// Returns whether the node of a slot ends by a deadline and is not given back yet.
+fn is_ending(slot: &BidSlot) -> bool {
+    slot.status.as_ref().is_some_and(|status| {
+        status.deadline.is_some() && (SlotPhase::Notice..=SlotPhase::Releasing).contains(&status.phase)
+    })
 }

@@ -3,18 +3,21 @@
 mod memory;
 
 use crate::allowed_types::AllowedTypes;
-use crate::api::{BidNode, BidSlot, BidSlotStatus};
+use crate::api::{BidNode, BidSlot, BidSlotStatus, UnusedNodes};
 use crate::cache::Stores;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::journal::{Journal, JournalOptions};
 use crate::label_sets::LabelSets;
-use crate::metrics::ActiveNodes;
+use crate::metrics::BidNodeMetrics;
 use crate::plan::scope::Scope;
 use crate::plan::slot::Limits;
+use crate::plan::unused;
 use crate::provisioner::Provisioner;
 use k8s_openapi::api::core::v1::Node;
-use kube::Resource;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt as _};
 use kubebid_controller::events::EventRecorder;
 use kubebid_controller::leader_election::Leadership;
 use kubebid_controller::{Object, Wakes, Writer};
@@ -28,12 +31,14 @@ pub struct Options {
     pub engine: Arc<Engine>,
     /// The provisioner.
     pub provisioner: Arc<dyn Provisioner>,
-    /// The metric of the active nodes.
-    pub active_nodes: Arc<ActiveNodes>,
+    /// The metrics of the BidNodes.
+    pub bidnode_metrics: Arc<BidNodeMetrics>,
     /// The namespace of the BidNodes; absent for all namespaces.
     pub namespace: Option<String>,
     /// The time-outs of slots.
     pub limits: Limits,
+    /// The place where the journal of the engine is remembered.
+    pub journal: JournalOptions,
     /// The instance types that BidNodes may name.
     pub allowed_types: AllowedTypes,
 }
@@ -52,6 +57,10 @@ pub(crate) struct Context {
     pub(crate) leadership: Leadership,
     /// The NodePoolLabelSets, if their controller runs.
     pub(crate) label_sets: Option<Arc<LabelSets>>,
+    /// The time from which this process observes the nodes.
+    pub(crate) began: Timestamp,
+    /// The comparison of the engine's journal with the remembered one.
+    pub(crate) journal: Journal,
     pub(crate) options: Options,
 }
 
@@ -71,14 +80,20 @@ impl Context {
         self.options.limits
     }
 
-    /// Returns the metric of the active nodes.
-    pub(crate) fn active_nodes(&self) -> &ActiveNodes {
-        &self.options.active_nodes
+    /// Returns the metrics of the BidNodes.
+    pub(crate) fn bidnode_metrics(&self) -> &BidNodeMetrics {
+        &self.options.bidnode_metrics
     }
 
     /// Returns the instance types and regions in which a BidNode bids.
     pub(crate) fn scope_of(&self, bidnode: &BidNode) -> Scope {
         self.options.allowed_types.scope_of(bidnode)
+    }
+
+    /// Returns the nodes in a row that a BidNode brought for pods and that no pod used.
+    pub(crate) fn unused_nodes(&self, bidnode: &BidNode) -> Option<UnusedNodes> {
+        let (uid, generation) = (bidnode.uid().unwrap_or_default(), bidnode.metadata.generation);
+        self.memory.unused(&uid, generation, || unused::of_status(bidnode.status.as_ref(), generation))
     }
 
     /// Returns whether this operator watches the slots of a namespace.

@@ -3,6 +3,7 @@
 mod bidnode;
 mod enqueue;
 mod garbage;
+mod journal;
 mod labels;
 mod slot;
 
@@ -10,6 +11,7 @@ pub use crate::context::Options;
 pub use crate::label_sets::LabelOptions;
 
 use crate::cache::{Stores, bidnode_ref_of};
+use crate::clock;
 use crate::context::Context;
 use crate::label_sets::LabelSets;
 use crate::observe::gang::gang_slot_of;
@@ -66,6 +68,8 @@ fn add_bidnodes(
         events: slots.events,
         leadership: slots.leadership,
         label_sets,
+        began: clock::now(),
+        journal: Default::default(),
         options,
     });
     // The watches do not keep the context alive, which holds them.
@@ -95,6 +99,8 @@ fn add_bidnodes(
     let of_feed = Arc::clone(&context);
     let feed = context.engine().feed().run(move |slot| enqueue::on_bid(&of_feed, &slot));
     manager.spawn(feed);
+    let of_journal = Arc::clone(&context);
+    manager.spawn(async move { journal::run(&of_journal).await });
     let of_faults = Arc::clone(&context);
     manager.spawn(async move { enqueue::on_engine_faults(&of_faults).await });
     let of_garbage = Arc::clone(&context);

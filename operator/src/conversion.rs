@@ -49,6 +49,7 @@ impl Version for BidNode {
             },
             max_hourly_cost: spec.max_hourly_cost.map(|cost| MaxBid::from_micros(micros(cost))),
             weight: spec.weight,
+            disruption: spec.disruption,
             gang: spec.gang,
             strategy: spec.bid_strategy,
             labels: spec.node_selector,
@@ -76,6 +77,7 @@ impl Version for BidNode {
             min_requested_gpus: spec.nodes.min_requested_gpus,
             max_hourly_cost: spec.max_hourly_cost.map(|cost| usd(cost.micros())),
             weight: spec.weight,
+            disruption: spec.disruption,
             gang: spec.gang,
             bid_strategy: spec.strategy,
             node_selector: spec.labels,
@@ -118,7 +120,8 @@ pub fn conversions() -> Conversions {
 pub fn hub(bidnode: &BidNode) -> v2beta1::BidNode {
     static CONVERTER: LazyLock<Converter<v2beta1::BidNode>> = LazyLock::new(converter);
     let plain = || bidnode.clone().to_hub();
-    if !bidnode.annotations().contains_key(&format!("{GROUP}/{CONVERSION_DATA}")) {
+    let prefix = format!("{GROUP}/{CONVERSION_DATA}");
+    if !bidnode.annotations().keys().any(|key| key.starts_with(&prefix)) {
         return plain();
     }
     let restored = serde_json::to_value(bidnode)

@@ -22,6 +22,7 @@ use kubebid_client::{Client, Code, Error, v1};
 use prices::Prices;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::watch;
 use tracing::warn;
 
 /// A client of the engine. One operator is one tenant.
@@ -33,6 +34,8 @@ pub struct Engine {
     bid_cache: BidCache,
     prices: Prices,
     node_config: Bytes,
+    /// The identity of the journal, as the engine last named it.
+    journal: watch::Sender<Option<String>>,
 }
 
 /// The outcome of an amendment.
@@ -66,7 +69,14 @@ impl Engine {
     /// Creates a client that bids for a cluster, which is named by the UID of its `kube-system` namespace.
     pub fn new(client: Client, cluster: String) -> Self {
         let (bid_cache, prices) = (BidCache::default(), Prices::default());
-        Engine { client, cluster, bid_cache, prices, node_config: Bytes::new() }
+        Engine {
+            client,
+            cluster,
+            bid_cache,
+            prices,
+            node_config: Bytes::new(),
+            journal: watch::Sender::default(),
+        }
     }
 
     /// Sends this with each bid, for the providers of its nodes.
@@ -207,9 +217,22 @@ impl Engine {
         self.release(format!("{}/{slot_uid}/gone/{bid}", self.cluster), bid).await
     }
 
-    /// Returns the last command that the engine has applied. Lists may lag.
+    /// Returns a watch of the identity of the engine's journal.
+    pub fn journals(&self) -> watch::Receiver<Option<String>> {
+        self.journal.subscribe()
+    }
+
+    /// Returns the last command that the engine has applied. Lists may lag. Records the journal that it is in.
     async fn seq(&self) -> Result<u64, Error> {
-        Ok(self.answered(self.client.first(v1::ListMarketsRequest::default(), 1).await)?.seq)
+        let listed = self.answered(self.client.first(v1::ListMarketsRequest::default(), 1).await)?;
+        self.journal.send_if_modified(|journal| {
+            let is_new = journal.as_ref() != Some(&listed.journal);
+            if is_new {
+                *journal = Some(listed.journal);
+            }
+            is_new
+        });
+        Ok(listed.seq)
     }
 
     /// Lists the open bids with these labels, as of this place in the journal or later.

@@ -18,6 +18,7 @@ pub mod conversion;
 pub mod crds;
 pub mod engine;
 mod error;
+pub mod journal;
 mod label_sets;
 pub mod market;
 pub mod metrics;

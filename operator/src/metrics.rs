@@ -1,12 +1,12 @@
 //! Metrics of the operator. Their names are part of the interface: docs/metrics.md lists them.
 
-use crate::api::BidNode;
+use crate::api::{BidNode, BidNodeStatus};
 use kube::ResourceExt as _;
 use kubebid_controller::metrics::doubling_buckets;
 use metrics::{counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{BuildError, PrometheusHandle};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const RECONCILES: &str = "bidnode_reconcile_total";
@@ -94,15 +94,65 @@ pub(crate) fn drained(after: Duration) {
     histogram!(DRAIN_SECONDS).record(after.as_secs_f64());
 }
 
-/// The number of active nodes of each BidNode. It is rendered on request, so that a series goes with its object.
-#[derive(Debug, Default)]
-pub struct ActiveNodes(Mutex<BTreeMap<(String, String), (String, u32)>>);
+const WANTED: &str = "kubebid_operator_bidnode_wanted_nodes";
+const PENDING: &str = "kubebid_operator_bidnode_pending_bids";
+const PRICE: &str = "kubebid_operator_bidnode_price_dollars";
+const CEILING: &str = "kubebid_operator_bidnode_ceiling_dollars";
+const HOURLY_COST: &str = "kubebid_operator_bidnode_hourly_cost_dollars";
+const COST: &str = "kubebid_operator_bidnode_cost_dollars";
+const CONDITION: &str = "kubebid_operator_bidnode_condition";
+const NODES_FOR_PODS: &str = "kubebid_operator_bidnode_nodes_for_pods_total";
 
-impl ActiveNodes {
-    /// Sets the number of active nodes of a BidNode.
-    pub(crate) fn set(&self, bidnode: &BidNode, active: u32) {
-        let value = (bidnode.spec.instance_type.clone(), active);
-        self.map().insert((bidnode.namespace().unwrap_or_default(), bidnode.name_any()), value);
+/// The outcome of a node that was bought for pods: the label `outcome` of the metric of these nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A pod was bound to it.
+    Used,
+    /// It was given up because it was empty, and no pod was ever bound to it.
+    Unused,
+    /// It ended before a pod was bound to it, for another reason.
+    Lost,
+}
+
+const OUTCOMES: [(Outcome, &str); 3] =
+    [(Outcome::Used, "used"), (Outcome::Unused, "unused"), (Outcome::Lost, "lost")];
+
+/// A gauge of BidNodes: the lines before its series, its name, and its value for a BidNode, if it has one.
+type Gauge = (String, &'static str, fn(&OfBidNode) -> Option<f64>);
+
+/// The metrics of a BidNode.
+#[derive(Debug, Default)]
+struct OfBidNode {
+    instance_type: String,
+    wanted: Option<u32>,
+    status: BidNodeStatus,
+    /// The nodes that were bought for pods, by outcome, in the order of [`OUTCOMES`].
+    for_pods: [u64; OUTCOMES.len()],
+}
+
+/// The metrics of each BidNode, by namespace and name. They are rendered on request, so that a series goes with its object. Their
+/// number is bounded: each BidNode has some twenty series.
+#[derive(Debug, Default)]
+pub struct BidNodeMetrics(Mutex<BTreeMap<(String, String), OfBidNode>>);
+
+impl BidNodeMetrics {
+    /// Sets the metrics of a BidNode that its status says, and the number of nodes that it is to have, if that is known.
+    pub(crate) fn set(&self, bidnode: &BidNode, wanted: Option<usize>, status: &BidNodeStatus) {
+        let mut map = self.map();
+        let of_bidnode = map.entry(key(bidnode)).or_default();
+        of_bidnode.instance_type.clone_from(&bidnode.spec.instance_type);
+        of_bidnode.wanted = wanted.map(|nodes| u32::try_from(nodes).unwrap_or(u32::MAX));
+        of_bidnode.status = status.clone();
+    }
+
+    /// Counts a node of a BidNode that was bought for pods.
+    pub(crate) fn count(&self, bidnode: &BidNode, outcome: Outcome) {
+        if let Some(index) = OUTCOMES.iter().position(|(it, _)| *it == outcome) {
+            // The slots of a BidNode that is gone may end later.
+            if let Some(of_bidnode) = self.map().get_mut(&key(bidnode)) {
+                of_bidnode.for_pods[index] += 1;
+            }
+        }
     }
 
     /// Removes the series of a BidNode.
@@ -110,19 +160,122 @@ impl ActiveNodes {
         self.map().remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    fn map(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), (String, u32)>> {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<(String, String), OfBidNode>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renders the metric in the text format of Prometheus.
+    /// Renders the metrics in the text format of Prometheus.
     pub fn render(&self) -> String {
-        let mut text =
-            format!("# HELP {ACTIVE_NODES} Nodes of a BidNode that are ready\n# TYPE {ACTIVE_NODES} gauge\n");
-        for ((namespace, name), (instance_type, active)) in self.map().iter() {
+        let gauges: [Gauge; 6] = [
+            (
+                head(WANTED, "gauge", "Nodes that a BidNode is to have, for minNodes and for pods"),
+                WANTED,
+                |it| it.wanted.map(f64::from),
+            ),
+            (head(PENDING, "gauge", "Nodes of a BidNode that are still bid for"), PENDING, |it| {
+                Some(f64::from(it.status.pending_bids))
+            }),
+            (
+                head(PRICE, "gauge", "Mean price of the ready nodes of a BidNode, per node-hour"),
+                PRICE,
+                |it| it.status.average_price,
+            ),
+            (head(CEILING, "gauge", "Highest ceiling that a BidNode bids, per node-hour"), CEILING, |it| {
+                it.status.bid_price
+            }),
+            (head(HOURLY_COST, "gauge", "What all nodes of a BidNode cost an hour"), HOURLY_COST, |it| {
+                Some(it.status.nodes.iter().filter_map(|node| node.price).sum())
+            }),
+            (head(COST, "gauge", "What all nodes of a BidNode have cost so far"), COST, |it| it.status.cost),
+        ];
+        let map = self.map();
+        let mut text = head(ACTIVE_NODES, "gauge", "Nodes of a BidNode that are ready");
+        for ((namespace, name), it) in map.iter() {
+            let (kind, active) = (&it.instance_type, it.status.active_nodes);
             text.push_str(&format!(
-                "{ACTIVE_NODES}{{name=\"{name}\",namespace=\"{namespace}\",instance_type=\"{instance_type}\"}} {active}\n"
+                "{ACTIVE_NODES}{{name=\"{name}\",namespace=\"{namespace}\",instance_type=\"{kind}\"}} {active}\n"
             ));
         }
+        for (head, metric, value) in gauges {
+            text.push_str(&head);
+            for ((namespace, name), it) in map.iter() {
+                if let Some(value) = value(it) {
+                    text.push_str(&format!(
+                        "{metric}{{name=\"{name}\",namespace=\"{namespace}\"}} {value}\n"
+                    ));
+                }
+            }
+        }
+        text.push_str(&head(CONDITION, "gauge", "1 if a condition of a BidNode is true, 0 if it is false"));
+        for ((namespace, name), it) in map.iter() {
+            for condition in it.status.conditions.iter().filter(|condition| condition.status != "Unknown") {
+                let (type_, is_true) = (&condition.type_, u8::from(condition.status == "True"));
+                text.push_str(&format!(
+                    "{CONDITION}{{name=\"{name}\",namespace=\"{namespace}\",type=\"{type_}\"}} {is_true}\n"
+                ));
+            }
+        }
+        text.push_str(&head(NODES_FOR_PODS, "counter", "Nodes bought for pods, by what came of them"));
+        for ((namespace, name), it) in map.iter() {
+            for ((_, outcome), count) in OUTCOMES.iter().zip(it.for_pods) {
+                text.push_str(&format!(
+                    "{NODES_FOR_PODS}{{name=\"{name}\",namespace=\"{namespace}\",outcome=\"{outcome}\"}} {count}\n"
+                ));
+            }
+        }
         text
+    }
+}
+
+/// Returns the lines before the series of a metric.
+fn head(name: &str, kind: &str, help: &str) -> String {
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")
+}
+
+fn key(bidnode: &BidNode) -> (String, String) {
+    (bidnode.namespace().unwrap_or_default(), bidnode.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+    use serde_json::json;
+
+    #[test]
+    fn the_series_of_a_bidnode_go_with_it() {
+        let object = json!({
+            "apiVersion": "kubebid.io/v1", "kind": "BidNode", "metadata": {"name": "gpu", "namespace": "default"},
+            "spec": {"instanceType": "h100-8x", "maxBid": 3.0},
+        });
+        let bidnode: BidNode = serde_json::from_value(object).unwrap();
+        let condition = |type_: &str, status: &str| {
+            let condition = json!({"type": type_, "status": status, "reason": "R", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            serde_json::from_value::<Condition>(condition).unwrap()
+        };
+        let status = BidNodeStatus {
+            active_nodes: 2,
+            average_price: Some(1.5),
+            conditions: vec![condition("Ready", "False"), condition("CeilingSuffices", "Unknown")],
+            ..BidNodeStatus::default()
+        };
+        let metrics = BidNodeMetrics::default();
+        metrics.set(&bidnode, Some(3), &status);
+        metrics.count(&bidnode, Outcome::Unused);
+        let text = metrics.render();
+        let of_gpu = "name=\"gpu\",namespace=\"default\"";
+        for line in [
+            format!("bidnode_active_nodes{{{of_gpu},instance_type=\"h100-8x\"}} 2\n"),
+            format!("kubebid_operator_bidnode_wanted_nodes{{{of_gpu}}} 3\n"),
+            format!("kubebid_operator_bidnode_price_dollars{{{of_gpu}}} 1.5\n"),
+            format!("kubebid_operator_bidnode_condition{{{of_gpu},type=\"Ready\"}} 0\n"),
+            format!("kubebid_operator_bidnode_nodes_for_pods_total{{{of_gpu},outcome=\"unused\"}} 1\n"),
+        ] {
+            assert!(text.contains(&line), "{line}\n{text}");
+        }
+        assert!(!text.contains("CeilingSuffices") && !text.contains("bidnode_cost_dollars{"), "{text}");
+        metrics.remove("default", "gpu");
+        assert!(!metrics.render().contains("gpu"));
     }
 }

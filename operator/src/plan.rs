@@ -1,5 +1,6 @@
 //! Plans: pure functions from what was observed to what is to be done. They do no I/O and do not ask for the time.
 
+pub mod annotations;
 pub mod bidnode;
 pub mod ceiling;
 pub mod count;
@@ -16,3 +17,4 @@ pub mod room;
 pub mod scope;
 pub mod slot;
 pub mod status;
+pub mod unused;

@@ -62,6 +62,7 @@ fn value(random: &mut fastrand::Rng, field: &str) -> (Value, Value) {
         "maxNodes" => same(json!(random.u32(5..1000))),
         "minRequestedGpus" => same(json!(random.u32(..9))),
         "weight" => same(json!(random.u32(1..=100))),
+        "disruption" => same(one_of(random, &[json!({}), json!({"nodes": 3}), json!({"nodes": "15%"})])),
         "bidStrategy" => same(one_of(
             random,
             &["cost-optimized", "balanced", "availability-optimized"].map(|it| json!(it)),
@@ -72,13 +73,14 @@ fn value(random: &mut fastrand::Rng, field: &str) -> (Value, Value) {
     }
 }
 
-const FIELDS: [(&str, &str); 9] = [
+const FIELDS: [(&str, &str); 10] = [
     ("maxBid", "/maxBid"),
     ("minNodes", "/nodes/min"),
     ("maxNodes", "/nodes/max"),
     ("minRequestedGpus", "/nodes/minRequestedGpus"),
     ("maxHourlyCost", "/maxHourlyCost"),
     ("weight", "/weight"),
+    ("disruption", "/disruption"),
     ("bidStrategy", "/strategy"),
     ("nodeSelector", "/labels"),
     ("taints", "/taints"),
@@ -103,7 +105,8 @@ fn bidnode(random: &mut fastrand::Rng, version: &str) -> Value {
     }
     spec["gang"] = json!(false);
     for (field, pointer) in FIELDS {
-        let is_optional = ["nodeSelector", "taints", "maxHourlyCost", "weight"].contains(&field);
+        let is_optional =
+            ["nodeSelector", "taints", "maxHourlyCost", "weight", "disruption"].contains(&field);
         if is_optional && random.bool() {
             continue;
         }

@@ -231,6 +231,7 @@ impl World {
             not_ready_for: None,
             untainted_for: None,
             replaces: None,
+            is_protected: false,
             fits_elsewhere: false,
         };
         let node = is_open.then(|| self.open_node(place));
@@ -254,6 +255,7 @@ impl World {
             most_nodes: 100,
             observed_min_nodes: None,
             is_new_generation: false,
+            disruption: None,
             empty_after: SignedDuration::from_secs(EMPTY_AFTER),
             unhealthy_after: SignedDuration::from_mins(5),
             slots: places.iter().map(|place| self.observed(*place)).collect(),

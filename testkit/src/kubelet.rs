@@ -176,15 +176,15 @@ impl Kubelet {
         sandbox::signal(running.pid, signal);
     }
 
-    /// Runs a program in a container, with the container's variables, and waits for its end.
+    /// Runs a program in a container, with the container's variables, and waits for its end. Returns None if the container
+    /// does not run at present; what the program says is in the output.
     ///
     /// # Panics
-    /// If the container does not run; what the program says is in the output.
-    pub fn exec(&self, namespace: &str, pod: &str, container: &str, argv: &[&str]) -> Output {
-        let running = self.running(namespace, pod, container);
-        let running = running.unwrap_or_else(|| panic!("{namespace}/{pod}: {container} does not run"));
+    /// If `nsenter` is missing.
+    pub fn exec(&self, namespace: &str, pod: &str, container: &str, argv: &[&str]) -> Option<Output> {
+        let running = self.running(namespace, pod, container)?;
         let argv: Vec<_> = argv.iter().map(|argument| (*argument).to_owned()).collect();
-        sandbox::exec(running.pid, &running.environment, &argv).output().expect("nsenter is there")
+        Some(sandbox::exec(running.pid, &running.environment, &argv).output().expect("nsenter is there"))
     }
 
     /// Returns what a container has written to its outputs, over all its starts; what pods of the same name wrote before

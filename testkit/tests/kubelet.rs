@@ -65,7 +65,7 @@ impl Place {
 
     /// Runs a script in a pod's container `main` and returns what it writes.
     fn sh(&self, pod: &str, script: &str) -> String {
-        let output = self.kubelet.exec(self.name, pod, "main", &["sh", "-c", script]);
+        let output = self.kubelet.exec(self.name, pod, "main", &["sh", "-c", script]).expect("it runs");
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).trim_end().to_owned()
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A version is a type with [`Version::to_hub`] and [`Version::from_hub`], which may lose what the other side cannot say.
 //! The [`Converter`] finds out what is lost: it converts an object there and back, and compares. It keeps each field that
-//! differs in the annotation `GROUP/conversion-data` of the converted object, with the value that the field has without it.
+//! differs in the annotation `GROUP/conversion-data` of the converted object, with the value that the field has without it, or in an
+//! annotation of its own if the version cannot say it at all: `GROUP/conversion-data-HASH`.
 //! Converted back, the field is restored if that value still stands; if a client has changed it, the client's value counts.
 //!
 //! ```
@@ -75,7 +76,8 @@ use tracing::warn;
 
 /// The most that the keys and values of all annotations of an object may have in the API server.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
-/// The last part of the annotation with what a version cannot say; the group comes before it.
+/// The last part of the annotation with what a version cannot say; the group comes before it. The keys of the annotations with single
+/// fields begin with it.
 pub const CONVERSION_DATA: &str = "conversion-data";
 
 /// One version of a kind, as kube derives it. Its metadata has labels and annotations only; the converter takes care of
@@ -276,7 +278,7 @@ impl<H: 'static> Converter<H> {
             name: name.clone(),
             reason: error.to_string(),
         };
-        let mut kept = Kept::parse(annotations.remove(&self.annotation));
+        let mut kept = Kept::take(&mut annotations, &self.annotation);
         let given = with_metadata(fields, labels, annotations);
         let plain = tidy((target.write)((source.read)(&given).map_err(malformed)?).map_err(malformed)?);
         let back_of = |hub: H| (source.write)(hub).map(tidy).map_err(malformed);
@@ -299,10 +301,10 @@ impl<H: 'static> Converter<H> {
 
         let mut fields = map_of(Some(converted));
         let (labels, mut annotations) = take_metadata(&mut fields);
-        if let Some(text) = kept.text() {
-            let size = size_of(Some(&annotations)) + self.annotation.len() + text.len();
-            if size <= ANNOTATIONS_BYTES_MAX {
-                annotations.insert(self.annotation.clone(), Value::String(text));
+        let kept = Map::from_iter(kept.annotations(&self.annotation));
+        if !kept.is_empty() {
+            if size_of(Some(&annotations)) + size_of(Some(&kept)) <= ANNOTATIONS_BYTES_MAX {
+                annotations.extend(kept);
             } else {
                 // An object that the API server refuses would fail the list that it is in.
                 warn!(

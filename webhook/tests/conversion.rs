@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const ALPHA: &str = "example.com/v1alpha1";
 const BETA: &str = "example.com/v1beta1";
-const ANNOTATION: &str = "/metadata/annotations/example.com~1conversion-data";
+const ANNOTATION: &str = "example.com/conversion-data";
 /// The number of seeds of a check.
 const SEEDS: u64 = 3_000;
 
@@ -18,7 +18,7 @@ fn convert(object: &Value, version: &str) -> Value {
 
 fn without_data(mut object: Value) -> Value {
     if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
-        annotations.remove("example.com/conversion-data");
+        annotations.retain(|key, _| !key.starts_with("example.com/conversion-data"));
         if annotations.is_empty() {
             object["metadata"].as_object_mut().unwrap().remove("annotations");
         }
@@ -125,8 +125,12 @@ fn beta(spec: Value) -> Value {
 fn what_a_version_cannot_say_is_kept_with_the_value_it_belongs_to() {
     let disk = beta(json!({"gigabytes": 10, "zones": ["a", "b"], "fast": true}));
     let mut older = convert(&disk, ALPHA);
-    let kept = older.pointer(ANNOTATION).unwrap().as_str().unwrap();
-    let kept: Value = serde_json::from_str(kept).unwrap();
+    let mut kept = json!({"v1beta1": {}});
+    let annotations = older["metadata"]["annotations"].as_object().unwrap();
+    for (_, text) in annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
+        let one: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+        kept["v1beta1"].as_object_mut().unwrap().extend(one["v1beta1"].as_object().unwrap().clone());
+    }
     let wanted = json!({"v1beta1": {
         "/spec/fast": {"value": true, "while": {"/spec/fast": null, "/spec/gigabytes": 10}},
         "/spec/zones": {"value": ["a", "b"], "while": {"/spec/zones": ["a"]}},
@@ -253,7 +257,41 @@ fn annotations_that_are_full_have_no_room_for_kept_fields() {
         disk["metadata"]["annotations"] = json!({"own": own});
         convert(&disk, ALPHA)
     };
-    assert!(disk("x").pointer(ANNOTATION).is_some());
+    let annotations = disk("x")["metadata"]["annotations"].as_object().unwrap().clone();
+    assert!(annotations.keys().any(|key| key.starts_with(ANNOTATION)));
     // With more the API server would refuse the object, and the list that it is in.
     assert_eq!(disk(&full)["metadata"]["annotations"], json!({"own": full}));
+}
+
+/// Returns what is left of an object of v1alpha1 after server-side apply in v1beta1, as structured-merge-diff prunes: each path that
+/// is there before the fields were taken away, and not after, is removed from what was there before.
+fn pruned(before: &Value, after: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return before.clone() };
+    let fields = before.iter().filter_map(|(key, value)| Some((key.clone(), pruned(value, after.get(key)?))));
+    Value::Object(fields.collect())
+}
+
+#[test]
+fn a_field_that_server_side_apply_takes_away_does_not_come_back() {
+    let fields = json!({
+        "gigabytes": 1, "zones": ["a", "b"], "fast": true, "drainSeconds": 30, "encryption": {"key": "k", "rotateDays": 3},
+    });
+    for pointer in ["/fast", "/encryption/rotateDays", "/drainSeconds"] {
+        let whole = beta(fields.clone());
+        let mut less = whole.clone();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        less["spec"].pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
+        let left = pruned(&convert(&whole, ALPHA), &convert(&less, ALPHA));
+        assert_eq!(convert(&left, BETA), less, "{pointer} by way of {left:#}");
+    }
+}
+
+#[test]
+fn fields_of_an_earlier_program_are_in_one_annotation() {
+    let kept = json!({"v1beta1": {"/spec/fast": {"value": true, "while": {"/spec/fast": null}}}});
+    let metadata = json!({"name": "d", "annotations": {ANNOTATION: kept.to_string()}});
+    let older = json!({
+        "apiVersion": ALPHA, "kind": "Disk", "metadata": metadata, "spec": {"size": "1Gi", "zone": "a"},
+    });
+    assert_eq!(convert(&older, BETA)["spec"]["fast"], true);
 }

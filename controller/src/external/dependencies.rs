@@ -6,7 +6,7 @@ use crate::object::{Object, ObjectName, group_kind};
 use crate::watch::{Watch, Watches};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference};
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::reflector::ObjectRef;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +45,8 @@ impl fmt::Display for Dependency {
 #[derive(Debug)]
 pub struct DependencyKinds<'a, 'b, K: Managed> {
     pub(super) found: &'a mut KindMap,
+    /// The kinds of objects that depend on those of the controller.
+    pub(super) dependents: &'a mut Vec<Box<dyn DependentKind>>,
     pub(super) on: &'a mut Watches<'b, K>,
     /// The dependencies of the controller's own objects.
     pub(super) own: DependenciesOf<K>,
@@ -86,6 +88,36 @@ impl<K: Managed> DependencyKinds<'_, '_, K> {
         });
         let kind = Kind { watch, dependencies: DependenciesOf(Arc::new(dependencies)) };
         self.found.insert(group_kind::<D>(), Box::new(kind));
+    }
+
+    /// Adds a kind without a state, such as a Secret or a ConfigMap: an object of it is ready if it is there and is not being deleted. Of
+    /// these objects the process holds the metadata only.
+    pub fn add_present<D: Object>(&mut self, api: Api<PartialObjectMeta<D>>) {
+        let (objects, own) = (self.on.objects(), self.own.clone());
+        let watch = self.on.map(api, move |changed: &PartialObjectMeta<D>| {
+            let is_meant =
+                |it: &Dependency| it.kind == group_kind::<D>() && it.name == ObjectName::of(changed);
+            let objects = objects.all();
+            let waiting = objects.iter().filter(|object| own.0(object).iter().any(is_meant));
+            waiting.map(|object| ObjectRef::from_obj(object.as_ref())).collect()
+        });
+        self.found.insert(group_kind::<D>(), Box::new(Present { watch }));
+    }
+
+    /// Adds a kind whose objects depend on those of the controller. An object of the controller is not deleted at its service while one of
+    /// them depends on it and is not to be deleted as a consequence. `dependencies` names what they depend on.
+    pub fn add_dependents<D: Managed>(
+        &mut self,
+        api: Api<D>,
+        dependencies: impl Fn(&D) -> Vec<Dependency> + Send + Sync + 'static,
+    ) {
+        let dependencies = DependenciesOf(Arc::new(dependencies));
+        let of_changed = dependencies.clone();
+        let watch = self.on.map(api, move |changed: &D| {
+            let on_own = of_changed.0(changed).into_iter().filter(|it| it.kind == group_kind::<K>());
+            on_own.map(|it| it.name.to_ref()).collect()
+        });
+        self.dependents.push(Box::new(Kind { watch, dependencies }));
     }
 
     /// Watches a kind whose objects may become dependencies of others, which are found by more than a name. Each change
@@ -140,6 +172,50 @@ impl<D: Managed> DependencyKind for Kind<D> {
             ..OwnerReference::default()
         };
         Some(Found { is_ready, owner, dependencies: (self.dependencies.0)(&object) })
+    }
+
+    fn is_unreadable(&self, name: &ObjectName) -> bool {
+        self.watch.unreadable(&name.to_ref()).is_some()
+    }
+}
+
+/// A kind of objects that depend on others.
+pub(super) trait DependentKind: fmt::Debug + Send + Sync {
+    /// Returns an object that depends on another one and goes before it, as in `Folder default/a`.
+    fn dependent_on(&self, needed: &Dependency) -> Option<String>;
+}
+
+impl<D: Managed> DependentKind for Kind<D> {
+    fn dependent_on(&self, needed: &Dependency) -> Option<String> {
+        let is_needed = |it: &Dependency| it.kind == needed.kind && it.name == needed.name;
+        let objects = self.watch.all();
+        let mut dependents = objects.iter().filter(|object| {
+            // The garbage collector deletes an object that has the other one as its owner, after that is gone.
+            let goes = object.meta().deletion_timestamp.is_some();
+            (self.dependencies.0)(object).iter().any(|it| is_needed(it) && (goes || !it.is_owner))
+        });
+        dependents.next().map(|object| Dependency::on::<D>(ObjectName::of(object.as_ref())).to_string())
+    }
+}
+
+/// A kind of objects that have no state.
+#[derive(Debug)]
+struct Present<D: Object> {
+    watch: Watch<PartialObjectMeta<D>>,
+}
+
+impl<D: Object> DependencyKind for Present<D> {
+    fn find(&self, name: &ObjectName) -> Option<Found> {
+        let object = self.watch.get(&name.to_ref())?;
+        let owner = OwnerReference {
+            api_version: D::api_version(&()).into_owned(),
+            kind: D::kind(&()).into_owned(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            ..OwnerReference::default()
+        };
+        let is_ready = object.metadata.deletion_timestamp.is_none();
+        Some(Found { is_ready, owner, dependencies: Vec::new() })
     }
 
     fn is_unreadable(&self, name: &ObjectName) -> bool {

@@ -6,11 +6,13 @@ mod report;
 
 use crate::clock;
 use crate::conditions::{self, NewCondition};
-use crate::external::dependencies::{DependenciesOf, DependencyKinds, KindMap};
+use crate::external::dependencies::{DependenciesOf, DependencyKinds, DependentKind, KindMap};
 use crate::external::object_states::ObjectStates;
 use crate::external::status::Origin;
-use crate::external::transition::{Deletion, Reason, ResourceState, State, Step, transition};
-use crate::external::{CallError, CallErrorKind, External, Managed, Repairs};
+use crate::external::transition::{
+    Deletion, DependencyState, Reason, ResourceState, State, Step, transition,
+};
+use crate::external::{CallError, CallErrorKind, Dependency, External, Managed, Repairs};
 use crate::failpoint;
 use crate::index::Index;
 use crate::object::ObjectName;
@@ -33,6 +35,7 @@ pub struct Machine<E: External> {
     external: Arc<E>,
     cluster: String,
     dependency_kinds: KindMap,
+    dependents: Vec<Box<dyn DependentKind>>,
     watched: Option<Watched<E::Object>>,
     states: ObjectStates,
 }
@@ -50,7 +53,23 @@ impl<E: External> Machine<E> {
     pub fn new(external: E, cluster: impl Into<String>) -> Machine<E> {
         let (external, cluster) = (Arc::new(external), cluster.into());
         let (dependency_kinds, states) = (KindMap::new(), ObjectStates::default());
-        Machine { external, cluster, dependency_kinds, watched: None, states }
+        Machine { external, cluster, dependency_kinds, dependents: Vec::new(), watched: None, states }
+    }
+}
+
+impl<E: External> Machine<E> {
+    /// Says which object depends on one that is being deleted, if there is one. Objects that depend on each other do not wait.
+    fn dependent_on(
+        &self,
+        object: &E::Object,
+        observation: &ExternalObservation<E::Details>,
+    ) -> Option<String> {
+        if observation.situation.dependencies == DependencyState::Cycle {
+            return None;
+        }
+        let own = Dependency::on::<E::Object>(ObjectName::of(object));
+        let dependent = self.dependents.iter().find_map(|kind| kind.dependent_on(&own))?;
+        Some(format!("{dependent} depends on it"))
     }
 }
 
@@ -71,8 +90,8 @@ impl<E: External> Reconciler for Machine<E> {
         self.watched = Some(Watched { objects, by_identity });
         let external = Arc::clone(&self.external);
         let own = DependenciesOf(Arc::new(move |object: &E::Object| external.dependencies(object)));
-        let found = &mut self.dependency_kinds;
-        self.external.kinds(&mut DependencyKinds { found, on, own });
+        let (found, dependents) = (&mut self.dependency_kinds, &mut self.dependents);
+        self.external.kinds(&mut DependencyKinds { found, dependents, on, own });
     }
 
     async fn reconcile(&self, object: Arc<E::Object>, context: &Context) -> Result<Action, Error<CallError>> {
@@ -117,7 +136,9 @@ impl<E: External> Phased for Machine<E> {
         if is_asked && observation.situation.deletion.is_some() {
             let request = self.request(object, "observe", context);
             match self.call("needed_by", self.external.needed_by(&request), context).await {
-                Ok(needed_by) => observation.needed_by = needed_by,
+                Ok(needed_by) => {
+                    observation.needed_by = needed_by.or_else(|| self.dependent_on(object, &observation));
+                }
                 Err(error) => observation.error = Some(error),
             }
             if observation.needed_by.is_some() || observation.error.is_some() {

@@ -57,7 +57,9 @@ pub async fn flush(client: &Client, cache: &Cache) -> Result<(), String> {
 /// Returns true if a pod is one of the cache: others may have the same labels.
 fn is_of(pod: &Pod, cache: &Cache) -> bool {
     let name = child_name(cache);
-    pod.owner_references().iter().any(|owner| owner.kind == "StatefulSet" && owner.name == name)
+    pod.owner_references().iter().any(|owner| {
+        owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/") && owner.name == name
+    })
 }
 
 /// Returns true if the server of a pod runs: one that does not has no entries.

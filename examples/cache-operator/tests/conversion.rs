@@ -107,7 +107,9 @@ fn v1alpha1_shows_the_replicas_that_a_cache_has_by_default_and_keeps_the_rest() 
     let older = convert(&cache, ALPHA);
     let shown = json!({"engine": "redis", "memory": "64Mi", "replicas": 3, "evictionPolicy": "allkeys-lru"});
     assert_eq!(older["spec"], shown);
-    assert!(older["metadata"]["annotations"]["infra.archon.dev/conversion-data"].is_string());
+    let annotations = older["metadata"]["annotations"].as_object().unwrap();
+    let kept = annotations.keys().filter(|key| key.starts_with("infra.archon.dev/conversion-data"));
+    assert_eq!(kept.count(), 3, "the two fields that v1alpha1 cannot say, and that it shows replicas");
     assert_eq!(convert(&older, BETA), cache);
 }
 

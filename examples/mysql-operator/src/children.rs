@@ -59,10 +59,19 @@ pub fn stateful_set(mysql: &Mysql, image: &str, storage: &Quantity) -> StatefulS
         "ports": [{"name": "mysql", "containerPort": PORT}],
         "resources": {"requests": {"cpu": mysql.spec.cpu, "memory": mysql.spec.memory}},
         "volumeMounts": [{"name": "data", "mountPath": "/var/lib/mysql"}],
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
         // A new volume is prepared at the first start: ten minutes for that.
         "startupProbe": probe(2, 300),
         "readinessProbe": probe(5, 1),
         "livenessProbe": probe(10, 3),
+    });
+    // What a namespace with the Pod Security Standard `restricted` demands. 999 is the user of the images.
+    let pod = json!({
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 999, "runAsGroup": 999, "fsGroup": 999,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
     });
     let claim = json!({
         "metadata": {"name": "data"},
@@ -74,7 +83,7 @@ pub fn stateful_set(mysql: &Mysql, image: &str, storage: &Quantity) -> StatefulS
         // A pod that never gets ready does not keep a change of its template from it.
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": labels(mysql)},
-        "template": {"metadata": {"labels": labels(mysql)}, "spec": {"containers": [container]}},
+        "template": {"metadata": {"labels": labels(mysql)}, "spec": pod},
         "volumeClaimTemplates": [claim],
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": mysql.spec.deletion_policy, "whenScaled": "Retain"},
     });

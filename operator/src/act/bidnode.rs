@@ -1,16 +1,18 @@
 //! Acts on a BidNode: creates and releases slots, carries out its deletion, and writes its status.
 
 use super::garbage::end_bid;
-use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER};
+use crate::api::{BidNode, BidSlot, BidSlotSpec, FINALIZER, ReleaseReason};
 use crate::context::Context;
 use crate::error::Error;
-use crate::failpoint;
+use crate::metrics::Outcome;
 use crate::observe::gang::gang_slot_name;
 use crate::plan::bidnode::{DeletionStep, Plan};
 use crate::plan::count::NewSlot;
 use crate::plan::packing::{NotHelped, OverdueNode};
 use crate::plan::scope::Scope;
 use crate::plan::status::{self, Write};
+use crate::plan::unused;
+use crate::{clock, failpoint};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{PartialObjectMeta, PartialObjectMetaExt as _};
@@ -39,10 +41,27 @@ pub(crate) async fn scale(
         if let Some(slot) = slots.iter().find(|slot| slot.name_any() == *name) {
             info!(slot = name, ?reason, "to be given up");
             super::release(slot, *reason, context).await?;
+            if *reason == ReleaseReason::Empty {
+                note_unused(slot, bidnode, context);
+            }
         }
     }
     context.memory.set_scaled(&uid, bidnode.metadata.generation);
     Ok(())
+}
+
+/// Counts a node that is given up empty and was bought for pods, if no pod has used it.
+fn note_unused(slot: &BidSlot, bidnode: &BidNode, context: &Context) {
+    if !slot.spec.for_pods || !context.memory.prove(&slot.uid().unwrap_or_default()) {
+        return;
+    }
+    context.bidnode_metrics().count(bidnode, Outcome::Unused);
+    let row = unused::after(context.unused_nodes(bidnode), 1, clock::now());
+    if unused::is_stopped(row.as_ref()) {
+        let note = unused::clause(row.as_ref());
+        context.record_event(bidnode, Some(slot), EventType::Warning, "NodesUnused", note);
+    }
+    context.memory.set_unused(&bidnode.uid().unwrap_or_default(), bidnode.metadata.generation, row);
 }
 
 /// Records events: pods that brought bids, pods that no node helps, and a node that is not initialized in time.
@@ -104,6 +123,7 @@ async fn create(bidnode: &BidNode, new: &NewSlot, context: &Context) -> Result<(
         instance_types: scope.instance_types,
         regions: scope.regions,
         replaces: new.replaces.clone(),
+        for_pods: new.for_pods,
         release: None,
         gang_nodes: bidnode.spec.gang.then_some(bidnode.spec.min_nodes),
         member: None,
@@ -182,7 +202,7 @@ async fn finish(bidnode: &BidNode, context: &Context) -> Result<(), Error> {
 }
 
 fn forget_metrics(bidnode: &BidNode, context: &Context) {
-    context.active_nodes().remove(&bidnode.namespace().unwrap_or_default(), &bidnode.name_any());
+    context.bidnode_metrics().remove(&bidnode.namespace().unwrap_or_default(), &bidnode.name_any());
 }
 
 /// Writes the status of a BidNode, if the plan says so. Returns the time after which it may be written otherwise.
@@ -192,7 +212,8 @@ pub(crate) async fn write_status(
     now: Timestamp,
     context: &Context,
 ) -> Result<Option<Duration>, Error> {
-    context.active_nodes().set(bidnode, plan.status.active_nodes);
+    let wanted = context.memory.target(&bidnode.uid().unwrap_or_default());
+    context.bidnode_metrics().set(bidnode, wanted, &plan.status);
     match plan.write {
         Write::Unchanged => Ok(None),
         Write::Later(left) => Ok(Some(left)),

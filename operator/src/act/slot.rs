@@ -8,6 +8,7 @@ use super::{drain, labels};
 use crate::api::{BidSlot, BidSlotStatus, FINALIZER, SlotPhase, TAINT_LEAVING, usd};
 use crate::context::Context;
 use crate::error::Error;
+use crate::metrics::Outcome;
 use crate::observe::pod::pod_view;
 use crate::observe::slot::{SlotObjects, registration};
 use crate::plan;
@@ -44,6 +45,17 @@ pub(crate) async fn act(
             status.ceiling_micros = Some(*ceiling_micros);
             status.bid_markets = markets.clone();
             status.bid_time = Some(now);
+            Ok(Progress::Done)
+        }
+        Step::Adopt { bid, ceiling_micros } => {
+            status.attempt += 1;
+            status.bid = Some(*bid);
+            status.ceiling_micros = Some(*ceiling_micros);
+            status.phase = SlotPhase::Bidding;
+            status.since = Some(now);
+            let note =
+                format!("slot {} goes on with its bid {bid}: its status is lost", objects.slot.name_any());
+            record_event(objects, EventType::Warning, "StatusLost", note, context);
             Ok(Progress::Done)
         }
         Step::Place(placement) => bid::place(*placement, objects, status, context).await,
@@ -220,6 +232,7 @@ fn registration_refused(
 fn label(step: &Step) -> &'static str {
     match step {
         Step::Begin { .. } => "begin",
+        Step::Adopt { .. } => "adopt",
         Step::Place(_) => "place",
         Step::Amend { .. } => "amend",
         Step::Replace => "replace",
@@ -389,6 +402,12 @@ async fn forget(objects: &SlotObjects, context: &Context) -> Result<Progress, Er
     }
     if let Some(node) = slot.status.as_ref().and_then(|status| status.node_uid.as_ref()) {
         context.slot_writer.forget(node);
+    }
+    let had_node = slot.status.as_ref().is_some_and(|status| status.allocation.is_some());
+    if let Some(bidnode) = objects.bidnode.as_ref().filter(|_| slot.spec.for_pods && had_node)
+        && context.memory.prove(&slot.uid().unwrap_or_default())
+    {
+        context.bidnode_metrics().count(bidnode, Outcome::Lost);
     }
     if slot.metadata.deletion_timestamp.is_none() {
         context.slot_writer.delete(slot).await?;

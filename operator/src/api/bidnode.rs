@@ -1,5 +1,6 @@
 //! `BidNode`: a number of nodes of an instance type, up to a price.
 
+use super::Disruption;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use kubebid_strategy::Strategy;
@@ -129,6 +130,9 @@ pub struct BidNodeSpec {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 100))]
     pub weight: u32,
+    /// The bound on nodes that the operator gives up by its own decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<Disruption>,
     /// True for nodes that are of use only together, as for a job that runs on all of them: either all `minNodes` nodes are had,
     /// in one market at first, or none. `maxNodes` is the same number. It cannot be changed.
     #[serde(default)]
@@ -285,6 +289,9 @@ pub struct BidNodeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = UNHELPED_PODS_MAX), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"]))]
     pub unhelped_pods: Vec<UnhelpedPod>,
+    /// The nodes that were bought for pods in a row and that no pod has used; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_nodes: Option<UnusedNodes>,
     /// The labels of the nodes, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
@@ -308,6 +315,16 @@ pub struct UnhelpedPod {
     pub generation: Option<i64>,
     /// The reason, in a clause.
     pub message: String,
+}
+
+/// Nodes that were bought for pods, one after the other, and that no pod has used.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct UnusedNodes {
+    /// The number of the nodes.
+    pub count: u32,
+    /// The time at which the last of them was given up.
+    pub last_time: Time,
 }
 
 /// The state of a BidNode in one word.

@@ -46,6 +46,9 @@ pub struct BidSlotSpec {
     /// is given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<String>,
+    /// True if the slot was created because pods need a node, beyond `minNodes` of its BidNode.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_pods: bool,
     /// The reason why the slot is to be given up. It is never removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseReason>,

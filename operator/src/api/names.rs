@@ -34,6 +34,9 @@ pub const ANNOTATION_DRAIN_WITHIN: &str = "kubebid.io/drain-within";
 /// The annotation of a BidNode that lets it be deleted, if it is `"true"`, although the engine does not say that its bids
 /// are gone.
 pub const ANNOTATION_ABANDON: &str = "kubebid.io/abandon";
+/// The annotations of nodes and pods that keep a node from being given up by the operator's own decision, if they are `"true"`.
+pub const ANNOTATIONS_DO_NOT_DISRUPT: [&str; 2] =
+    ["kubebid.io/do-not-disrupt", "karpenter.sh/do-not-disrupt"];
 /// The annotation of a node with the namespace of its BidNode.
 pub const ANNOTATION_NAMESPACE: &str = "kubebid.io/namespace";
 

@@ -3,7 +3,7 @@
 //! Version v1 is the one that is stored. `conversion.rs` says how the two are made of each other.
 
 use super::bidnode::{LABEL_VALUE, QUALIFIED_NAME, is_zero, label_value_schema};
-use super::{BidNodeStatus, BidStrategy, NodeTaint};
+use super::{BidNodeStatus, BidStrategy, Disruption, NodeTaint};
 use kube::{CustomResource, KubeSchema};
 use kubebid_client::Dollars;
 use schemars::JsonSchema;
@@ -163,6 +163,9 @@ pub struct BidNodeSpec {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 100))]
     pub weight: u32,
+    /// The bound on nodes that the operator gives up by its own decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<Disruption>,
     /// True for nodes that are of use only together, as for a job that runs on all of them: either all `nodes.min` nodes are had,
     /// in one market at first, or none. `nodes.max` is the same number. It cannot be changed.
     #[serde(default)]

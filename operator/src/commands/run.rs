@@ -19,8 +19,9 @@ use kubebid_operator::api::{BidNode, NodePoolLabelSet};
 use kubebid_operator::control::{self, Options};
 use kubebid_operator::conversion::conversions;
 use kubebid_operator::engine::Engine;
+use kubebid_operator::journal::JournalOptions;
 use kubebid_operator::market;
-use kubebid_operator::metrics::{self, ActiveNodes};
+use kubebid_operator::metrics::{self, BidNodeMetrics};
 use kubebid_operator::plan::slot::Limits;
 use kubebid_operator::provisioner::external::{External, ExternalOptions};
 use kubebid_operator::provisioner::{Kwok, Provisioner};
@@ -111,6 +112,10 @@ pub(crate) struct Run {
     /// The time after which a node whose bid the engine does not know is given up and bid for again, a fifth of all at a time
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time, help_heading = "Limits")]
     unknown_for: SignedDuration,
+    /// The identity of the engine's journal, if it is another one than the operator remembers: nodes whose bids it does not know are
+    /// given up only after that
+    #[arg(long, value_name = "UUID", help_heading = "Limits")]
+    accept_journal: Option<String>,
     /// The time for which a bid that pods need waits, before the next BidNode that they fit bids instead
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time, help_heading = "Limits")]
     next_pool_after: SignedDuration,
@@ -148,8 +153,8 @@ enum ProvisionerKind {
 
 impl Run {
     pub(crate) async fn run(&self) -> Done {
-        let active_nodes = Arc::<ActiveNodes>::default();
-        let rendered = Arc::clone(&active_nodes);
+        let bidnode_metrics = Arc::<BidNodeMetrics>::default();
+        let rendered = Arc::clone(&bidnode_metrics);
         let program = Program {
             name: PROGRAM,
             log_variable: "KUBEBID_LOG",
@@ -183,7 +188,7 @@ impl Run {
             };
             let bidnodes = if runs(Controller::Bidnodes) {
                 let allowed_types = AllowedTypes::follow(manager).await;
-                Some(self.options(manager, &cluster, &active_nodes, allowed_types)?)
+                Some(self.options(manager, &cluster, &bidnode_metrics, allowed_types)?)
             } else {
                 None
             };
@@ -237,6 +242,18 @@ impl Run {
         Ok(client.build()?.with_deadline(Duration::from_secs(5)))
     }
 
+    /// Returns where the journal of the engine is remembered: beside the Lease, if there is one.
+    fn journal_options(&self, manager: &Manager) -> JournalOptions {
+        let lease_namespace = self.process.lease_namespace(manager.client());
+        let own = self.watch_namespace.as_deref().filter(|_| self.process.alone);
+        let lease = self.process.lease_name.as_deref().unwrap_or(PROGRAM);
+        JournalOptions {
+            namespace: own.unwrap_or(lease_namespace).to_owned(),
+            name: format!("{lease}-journal"),
+            accepted: self.accept_journal.clone(),
+        }
+    }
+
     /// Returns the content of the file to set nodes up with.
     fn node_config(&self) -> Result<Option<Bytes>, String> {
         let Some(path) = &self.node_config else { return Ok(None) };
@@ -254,7 +271,7 @@ impl Run {
         &self,
         manager: &Manager,
         cluster: &str,
-        active_nodes: &Arc<ActiveNodes>,
+        bidnode_metrics: &Arc<BidNodeMetrics>,
         allowed_types: AllowedTypes,
     ) -> Result<Options, Box<dyn Error>> {
         let node_config = self.node_config()?;
@@ -278,7 +295,7 @@ impl Run {
         Ok(Options {
             engine,
             provisioner,
-            active_nodes: Arc::clone(active_nodes),
+            bidnode_metrics: Arc::clone(bidnode_metrics),
             namespace: self.watch_namespace.clone(),
             limits: Limits {
                 machine: self.machine_within,
@@ -288,6 +305,7 @@ impl Run {
                 next_pool: self.next_pool_after,
                 ..Limits::default()
             },
+            journal: self.journal_options(manager),
             allowed_types,
         })
     }

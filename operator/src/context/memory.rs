@@ -1,5 +1,6 @@
 //! Memory of the process: facts that are not worth a write, and are observed again after a restart.
 
+use crate::api::UnusedNodes;
 use crate::plan::resources::Resources;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,8 @@ struct OfBidNode {
     /// The generation whose labels and taints the API server answered last, with its refusal if it refused them. The slot that
     /// found this out may be gone before its BidNode is reconciled.
     registration: Option<(Option<i64>, Option<String>)>,
+    /// The generation, and the nodes in a row that pods brought and did not use. The status that says so may lag.
+    unused: Option<(Option<i64>, Option<UnusedNodes>)>,
     /// The resources of an empty node, by instance type, as last found on the nodes of the BidNode.
     found: BTreeMap<String, Resources>,
 }
@@ -42,6 +45,9 @@ struct OfBidNode {
 #[derive(Debug, Default)]
 struct OfSlot {
     empty_since: Option<Timestamp>,
+    /// True if it is known what came of its node: a pod was bound to it, it was given up without one, or this process has not observed
+    /// it from the beginning.
+    is_proven: Option<bool>,
     /// The pods on its node, by UID, and the time since which they have been the same.
     same_pods: Option<(BTreeSet<String>, Timestamp)>,
     /// The time of the last question about its machine.
@@ -157,6 +163,46 @@ impl Memory {
             slot.empty_since = None;
         }
         None
+    }
+
+    /// Records whether pods are on the node of a slot. Returns true if they are the first, and the process has observed the node since it
+    /// was ready.
+    pub(crate) fn is_first_use(&self, slot_uid: &str, is_observed_whole: bool, has_pods: bool) -> bool {
+        let mut state = self.state();
+        let slot = state.slots.entry(slot_uid.to_owned()).or_default();
+        let is_proven = slot.is_proven.get_or_insert(!is_observed_whole);
+        let is_first = has_pods && !*is_proven;
+        *is_proven |= has_pods;
+        is_first
+    }
+
+    /// Returns true if no pod was ever bound to the node of a slot, and it was not given up.
+    pub(crate) fn is_unproven(&self, slot_uid: &str) -> bool {
+        self.state().slots.get(slot_uid).and_then(|slot| slot.is_proven) == Some(false)
+    }
+
+    /// Records that the node of a slot ends. Returns true if no pod was ever bound to it.
+    pub(crate) fn prove(&self, slot_uid: &str) -> bool {
+        let mut state = self.state();
+        let slot = state.slots.get_mut(slot_uid);
+        slot.is_some_and(|slot| slot.is_proven.replace(true) == Some(false))
+    }
+
+    /// Returns the nodes in a row that this generation of a BidNode brought for pods and that were not used; those of `status` if this
+    /// process has not counted yet.
+    pub(crate) fn unused(
+        &self,
+        uid: &str,
+        generation: Option<i64>,
+        status: impl FnOnce() -> Option<UnusedNodes>,
+    ) -> Option<UnusedNodes> {
+        let counted = self.read(uid, |it| it.unused.clone()).filter(|(counted, _)| *counted == generation);
+        counted.map_or_else(status, |(_, unused)| unused)
+    }
+
+    /// Records the nodes in a row that were not used.
+    pub(crate) fn set_unused(&self, uid: &str, generation: Option<i64>, unused: Option<UnusedNodes>) {
+        self.write(uid, |it| it.unused = Some((generation, unused)));
     }
 
     /// Returns the time since which the open node of a slot has had these pods.

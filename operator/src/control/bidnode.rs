@@ -38,13 +38,14 @@ impl Reconciler for BidNodes {
         Ok(reconcile(bidnode, &self.0).await?)
     }
 
-    fn forget(&self, _: &ObjectName, uid: &str) {
+    fn forget(&self, name: &ObjectName, uid: &str) {
+        self.0.bidnode_metrics().remove(&name.namespace, &name.name);
         self.0.forget(uid);
     }
 }
 
 async fn reconcile(bidnode: Arc<BidNode>, context: &Context) -> Result<Action, Error> {
-    let bidnode = context.newest(bidnode);
+    let mut bidnode = context.newest(bidnode);
     let slots = context.stores.slots_of(&bidnode);
     if bidnode.metadata.deletion_timestamp.is_some() {
         return delete(&bidnode, &slots, context).await;
@@ -55,6 +56,11 @@ async fn reconcile(bidnode: Arc<BidNode>, context: &Context) -> Result<Action, E
     }
     enqueue_slots_of_new_generation(&bidnode, &slots, context);
     let now = clock::now();
+    if bidnode.status.is_none() {
+        // People see at once that it is looked after, whatever becomes of its slots.
+        report(&bidnode, &slots, Found::default(), now, context).await?;
+        bidnode = context.newest(bidnode);
+    }
 
     let observation = observe::bidnode::observe(&bidnode, &slots, now, context).await;
     let narrow = plan::bidnode::to_widen(&observation);
@@ -76,15 +82,21 @@ async fn reconcile(bidnode: Arc<BidNode>, context: &Context) -> Result<Action, E
     if plan.changes != Changes::default() {
         debug!(bidnode = bidnode.name_any(), ?plan, ?observation, "slots change");
     }
-    act::bidnode::scale(&plan, &bidnode, &slots, context).await?;
+    // A quota or a policy may refuse slots: the status is written all the same.
+    let scaled = act::bidnode::scale(&plan, &bidnode, &slots, context).await;
+    let observed_min_nodes = match &scaled {
+        Ok(()) => Some(bidnode.spec.min_nodes),
+        Err(_) => observation.observed_min_nodes,
+    };
     act::bidnode::tell(&plan, overdue.as_ref(), &bidnode, context);
 
     let found = Found {
-        observed_min_nodes: Some(bidnode.spec.min_nodes),
+        observed_min_nodes,
         pods: Some(PodsReport { pending: plan.pending, not_helped: plan.part.not_helped }),
         overdue,
     };
     let later = report(&bidnode, &slots, found, now, context).await?;
+    scaled?;
     Ok(Action::RequeueAfter(later.map_or(plan.requeue_after, |later| later.min(plan.requeue_after))))
 }
 

@@ -96,6 +96,11 @@ impl Reconciler for LabelSetStatuses {
 
     const NAME: &'static str = "labelsets";
 
+    /// The status of a paused set says that it is paused.
+    fn is_pausable(&self) -> bool {
+        false
+    }
+
     async fn reconcile(
         &self,
         set: Arc<NodePoolLabelSet>,

@@ -170,6 +170,13 @@ impl BidCache {
         live.map(|(bid, known)| (*bid, known.slot.clone())).collect()
     }
 
+    /// Returns the last bid of a slot that is open or holds a unit, if it was placed after the bid `after`.
+    pub fn live_bid_of(&self, slot_uid: &str, after: u64) -> Option<u64> {
+        let state = self.state();
+        let mut bids = state.bids.range(after + 1..).rev();
+        bids.find(|(_, known)| known.slot.uid == slot_uid && known.is_live()).map(|(bid, _)| *bid)
+    }
+
     /// Returns the allocations that are under notice, each with the slot of its bid.
     pub fn under_notice(&self) -> Vec<(SlotKey, u64)> {
         let state = self.state();
@@ -348,6 +355,11 @@ impl State {
             Kind::NoticeStarted(it) => self.with(it.allocation, |held| {
                 (held.notice, held.seq) = (Some((event.at_us, it.deadline_us)), event.seq);
             }),
+            Kind::NoticeMoved(it) => self.with(it.allocation, |held| {
+                if let Some((_, deadline)) = &mut held.notice {
+                    (*deadline, held.seq) = (it.deadline_us, event.seq);
+                }
+            }),
             Kind::NoticeRescinded(it) => self.with(it.allocation, |held| held.notice = None),
             Kind::Ended(it) => {
                 self.with(it.allocation, |held| held.ended = Some(it.reason().as_str_name().to_owned()))
@@ -368,6 +380,10 @@ impl State {
             | Kind::ClaimDropped(_)
             | Kind::Charged(_)
             | Kind::PriceChanged(_)
+            | Kind::Funded(_)
+            | Kind::BudgetSet(_)
+            | Kind::BudgetRenewed(_)
+            | Kind::RenewalSet(_)
             | Kind::Rejected(_)
             | Kind::Repeated(_) => None,
         }

@@ -50,6 +50,8 @@ impl Feed {
 
     async fn relist(&self, changed: impl Fn(SlotKey)) -> Result<String, Error> {
         let engine = &self.engine;
+        // The journal is known before the bids that it does not have.
+        engine.seq().await?;
         let bids = engine.open(engine.labels([]), 0).await?;
         let allocations = engine.held(engine.labels([]), bids.seq).await?;
         engine.bid_cache.relist(&bids.bids, &allocations.allocations).into_iter().for_each(changed);

@@ -10,7 +10,9 @@ use crate::api::{
 };
 use crate::cache::ordinal;
 use crate::context::Context;
+use crate::metrics::Outcome;
 use crate::plan;
+use crate::plan::annotations::duration;
 use crate::plan::bidnode::{Deletion, Observation, ObservedSlot};
 use crate::plan::count::SlotView;
 use crate::plan::demand::{self, Demand, PendingPod};
@@ -23,7 +25,6 @@ use kube::ResourceExt as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::warn;
 
 /// The interval at which a BidNode is reconciled without an event, give or take a tenth.
 const RESYNC: Duration = Duration::from_secs(60);
@@ -40,14 +41,13 @@ pub(crate) async fn observe(
     context: &Context,
 ) -> Observation {
     let uid = bidnode.uid().unwrap_or_default();
-    let mut observed = Vec::new();
-    for slot in slots {
-        observed.push(observed_slot(slot, bidnode, context, now).await);
-    }
+    let states = pool::node_states(slots, bidnode, now, context).await;
     let statuses = slots.iter().filter_map(|slot| slot.status.as_ref());
     // Pods bring no nodes of a gang.
     let demand = if bidnode.spec.gang { Demand::default() } else { demand(context) };
-    let pools = pools(bidnode, slots, &demand.pods(now), now, context).await;
+    let pools = pools(bidnode, slots, &states, &demand.pods(now), now, context).await;
+    let observed = slots.iter().zip(states);
+    let observed = observed.map(|(slot, state)| observed_slot(slot, state, bidnode, context, now));
     Observation {
         now,
         scope: context.scope_of(bidnode),
@@ -56,36 +56,29 @@ pub(crate) async fn observe(
         most_nodes: plan::bidnode::most_nodes(&bidnode.spec),
         observed_min_nodes: bidnode.status.as_ref().and_then(|status| status.observed_min_nodes),
         is_new_generation: context.memory.is_new_generation(&uid, bidnode.metadata.generation),
+        disruption: bidnode.spec.disruption.clone(),
         empty_after: duration(bidnode, ANNOTATION_EMPTY_AFTER, EMPTY_AFTER),
         unhealthy_after: duration(bidnode, ANNOTATION_UNHEALTHY_AFTER, UNHEALTHY_AFTER),
         demand,
         pools,
         pause: context.memory.pause_after_failures(&uid, now),
         registration_refused: registration_refused(bidnode, statuses, context).is_some(),
-        slots: observed,
+        slots: observed.collect(),
         resync: RESYNC.mul_f64(0.9 + 0.2 * fastrand::f64()),
         uid,
     }
 }
 
-/// Returns the duration that an annotation gives.
-pub(super) fn duration(bidnode: &BidNode, annotation: &str, default: SignedDuration) -> SignedDuration {
-    let Some(text) = bidnode.annotations().get(annotation) else { return default };
-    let parsed = text
-        .parse::<kube::core::Duration>()
-        .ok()
-        .filter(|it| !it.is_negative())
-        .and_then(|it| SignedDuration::try_from(Duration::from(it)).ok());
-    parsed.unwrap_or_else(|| {
-        warn!(bidnode = bidnode.name_any(), annotation, text, "is no duration as in 10m");
-        default
-    })
-}
-
-async fn observed_slot(slot: &BidSlot, bidnode: &BidNode, context: &Context, now: Timestamp) -> ObservedSlot {
+fn observed_slot(
+    slot: &BidSlot,
+    state: NodeState,
+    bidnode: &BidNode,
+    context: &Context,
+    now: Timestamp,
+) -> ObservedSlot {
     let pods = moving_pods(slot, context);
-    let state = pool::node_state(slot, bidnode, now, context).await;
     let view = slot_view(slot, &state, pods.len(), context, now);
+    note_use(slot, bidnode, !pods.is_empty(), context);
     let (node, overdue) = match state {
         NodeState::Open { node, .. } => (Some(node), None),
         NodeState::Overdue(node) => (None, Some(node)),
@@ -98,6 +91,18 @@ async fn observed_slot(slot: &BidSlot, bidnode: &BidNode, context: &Context, now
         node,
         overdue,
         is_gang_slot: slot.spec.gang_nodes.is_some(),
+    }
+}
+
+/// Notes whether pods use a node that was bought for pods. The first pod ends a row of unused nodes.
+fn note_use(slot: &BidSlot, bidnode: &BidNode, has_pods: bool, context: &Context) {
+    let ready_time = slot.status.as_ref().and_then(|status| status.ready_time.as_ref());
+    let is_observed_whole = ready_time.is_none_or(|ready| ready.0 >= context.began);
+    let uid = slot.uid().unwrap_or_default();
+    if slot.spec.for_pods && context.memory.is_first_use(&uid, is_observed_whole, has_pods) {
+        context.bidnode_metrics().count(bidnode, Outcome::Used);
+        let generation = bidnode.metadata.generation;
+        context.memory.set_unused(&bidnode.uid().unwrap_or_default(), generation, None);
     }
 }
 
@@ -128,6 +133,7 @@ fn slot_view(slot: &BidSlot, state: &NodeState, pods: usize, context: &Context, 
         not_ready_for: not_ready.map(|since| now.duration_since(since)),
         untainted_for: untainted_for(slot, context, now),
         replaces: slot.spec.replaces.clone(),
+        is_protected: pool::is_protected(slot, context),
         fits_elsewhere: false,
     }
 }
@@ -160,11 +166,12 @@ fn demand(context: &Context) -> Demand {
     Demand { unschedulable, displaced, siblings }
 }
 
-/// Observes a BidNode, and all others that a pod fits too, as pools of nodes. Returns `None` if the engine does not say what a node
+/// Observes a BidNode, whose slots have nodes in these states, and all others that a pod fits too, as pools of nodes. Returns `None` if the engine does not say what a node
 /// of this one would be.
 async fn pools(
     bidnode: &BidNode,
     slots: &[Arc<BidSlot>],
+    states: &[NodeState],
     pods: &[PendingPod<'_>],
     now: Timestamp,
     context: &Context,
@@ -172,7 +179,7 @@ async fn pools(
     if pods.is_empty() {
         return Some(Vec::new());
     }
-    let own = pool::pool(bidnode, slots, now, context).await?;
+    let own = pool::pool(bidnode, slots, states, now, context).await?;
     let shared: Vec<_> = pods.iter().filter(|pending| suits(pending.pod, &own.template)).collect();
     let mut pools = vec![own];
     if shared.is_empty() {
@@ -184,7 +191,8 @@ async fn pools(
         }
         let slots = context.stores.slots_of(&other);
         // What the engine does not know takes no pods.
-        let Some(pool) = pool::pool(&other, &slots, now, context).await else { continue };
+        let states = pool::node_states(&slots, &other, now, context).await;
+        let Some(pool) = pool::pool(&other, &slots, &states, now, context).await else { continue };
         if shared.iter().any(|pending| suits(pending.pod, &pool.template)) {
             pools.push(pool);
         }

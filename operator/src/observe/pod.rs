@@ -2,6 +2,7 @@
 
 use crate::plan::drain::{PodView, Tier};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt as _;
 
@@ -17,7 +18,9 @@ pub(crate) fn pod_view(pod: &Pod) -> Option<PodView> {
         return None;
     }
     let spec = pod.spec.as_ref()?;
-    let tier = if pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet") {
+    let is_daemon_set =
+        |owner: &OwnerReference| owner.kind == "DaemonSet" && owner.api_version.starts_with("apps/");
+    let tier = if pod.owner_references().iter().any(is_daemon_set) {
         Tier::Daemon
     } else if spec.priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY) {
         Tier::Critical
@@ -50,6 +53,8 @@ mod tests {
         assert_eq!(tier(json!({"name": "dns"}), CRITICAL_PRIORITY), Some(Tier::Critical));
         let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]);
         assert_eq!(tier(json!({"name": "agent", "ownerReferences": owner}), 0), Some(Tier::Daemon));
+        let theirs = json!([{"apiVersion": "example.com/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]);
+        assert_eq!(tier(json!({"name": "w", "ownerReferences": theirs}), 0), Some(Tier::Ordinary));
         let mirror = json!({"kubernetes.io/config.mirror": "hash"});
         assert_eq!(tier(json!({"name": "proxy", "annotations": mirror}), 0), None);
     }

@@ -3,7 +3,9 @@
 use super::node::{startup_taint, takes_pods};
 use super::pod::pod_view;
 use super::status::registration_refused;
-use crate::api::{BidNode, BidNodeStatus, BidSlot, LABEL_REGION, SlotPhase, UNHELPED_PODS_MAX};
+use crate::api::{
+    ANNOTATIONS_DO_NOT_DISRUPT, BidNode, BidNodeStatus, BidSlot, LABEL_REGION, SlotPhase, UNHELPED_PODS_MAX,
+};
 use crate::context::Context;
 use crate::plan;
 use crate::plan::ceiling::{self, Markets};
@@ -47,18 +49,43 @@ pub(crate) fn moving_pods(slot: &BidSlot, context: &Context) -> Vec<Arc<Pod>> {
     context.stores.pods_on(name).into_iter().filter(moves).collect()
 }
 
+/// Returns true if people do not want the node of a slot to be given up by the operator's own decision, or a pod on it.
+pub(crate) fn is_protected(slot: &BidSlot, context: &Context) -> bool {
+    let Some(name) = slot.status.as_ref().and_then(|status| status.node.as_deref()) else { return false };
+    let node = context.stores.node(name);
+    node.is_some_and(|node| is_marked(node.annotations()))
+        || context
+            .stores
+            .pods_on(name)
+            .iter()
+            .any(|pod| pod_view(pod).is_some() && is_marked(pod.annotations()))
+}
+
+fn is_marked(annotations: &BTreeMap<String, String>) -> bool {
+    ANNOTATIONS_DO_NOT_DISRUPT.iter().any(|name| annotations.get(*name).is_some_and(|value| value == "true"))
+}
+
 fn moves(pod: &Arc<Pod>) -> bool {
     pod_view(pod).is_some_and(|pod| pod.tier < Tier::Daemon)
 }
 
-/// Returns the state of the node of a slot. A node is initialized if it is ready, has its labels, and has every resource that its
-/// type promises and no taint but those of its BidNode. If the engine does not say what the type promises, nothing is missing.
-pub(crate) async fn node_state(
-    slot: &BidSlot,
+/// Returns the states of the nodes of a BidNode's slots.
+pub(crate) async fn node_states(
+    slots: &[Arc<BidSlot>],
     bidnode: &BidNode,
     now: Timestamp,
     context: &Context,
-) -> NodeState {
+) -> Vec<NodeState> {
+    let mut states = Vec::with_capacity(slots.len());
+    for slot in slots {
+        states.push(node_state(slot, bidnode, now, context).await);
+    }
+    states
+}
+
+/// Returns the state of the node of a slot. A node is initialized if it is ready, has its labels, and has every resource that its
+/// type promises and no taint but those of its BidNode. If the engine does not say what the type promises, nothing is missing.
+async fn node_state(slot: &BidSlot, bidnode: &BidNode, now: Timestamp, context: &Context) -> NodeState {
     let Some(status) = slot
         .status
         .as_ref()
@@ -114,10 +141,11 @@ fn open_node(slot: &BidSlot, node: &Node, now: Timestamp, context: &Context) -> 
     Some(NodeState::Open { node, empty })
 }
 
-/// Observes a BidNode as a pool of nodes. Returns `None` if the engine does not say what a node of it would be.
+/// Observes a BidNode, whose slots have nodes in these states, as a pool of nodes. Returns `None` if the engine does not say what a node of it would be.
 pub(crate) async fn pool(
     bidnode: &BidNode,
     slots: &[Arc<BidSlot>],
+    states: &[NodeState],
     now: Timestamp,
     context: &Context,
 ) -> Option<Pool> {
@@ -159,15 +187,17 @@ pub(crate) async fn pool(
         uid,
     };
     let mut coming = Vec::new();
-    let mut counting = 0;
-    for slot in slots {
+    let (mut counting, mut unproven) = (0, 0);
+    for (slot, state) in slots.iter().zip(states) {
         let status = slot.status.clone().unwrap_or_default();
         let is_leaving = slot.spec.release.is_some() || slot.metadata.deletion_timestamp.is_some();
         if is_leaving || !status.phase.counts() {
             continue;
         }
         counting += 1;
-        match node_state(slot, bidnode, now, context).await {
+        let is_unproven = context.memory.is_unproven(&slot.uid().unwrap_or_default());
+        unproven += usize::from(slot.spec.for_pods && (status.phase < SlotPhase::Ready || is_unproven));
+        match state.clone() {
             // The bid of a gang is not one for pods.
             NodeState::None if bidnode.spec.gang => {}
             NodeState::None => {
@@ -211,7 +241,8 @@ pub(crate) async fn pool(
         });
     }
     if !bidnode.spec.gang && can_bid(bidnode, slots, markets.as_deref(), context) {
-        pool.spare = (plan::bidnode::most_nodes(&bidnode.spec)).saturating_sub(counting);
+        let most = plan::unused::most(context.unused_nodes(bidnode).as_ref(), unproven, now);
+        pool.spare = plan::bidnode::most_nodes(&bidnode.spec).saturating_sub(counting).min(most);
     }
     Some(pool)
 }

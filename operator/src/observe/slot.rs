@@ -1,20 +1,21 @@
 //! Observes a slot: its BidNode, its node, its bid, and the prices.
 
-use super::bidnode::duration;
 use super::gang;
 use super::node::{is_machine_of, node_view, not_ready_since};
 use super::pod::pod_view;
-use crate::api::{ANNOTATION_DRAIN_WITHIN, BidNode, BidSlot, BidSlotStatus, SlotKey, SlotPhase};
+use super::pool::is_protected;
+use crate::api::{ANNOTATION_DRAIN_WITHIN, BidNode, BidSlot, BidSlotStatus, Disruption, SlotKey, SlotPhase};
 use crate::clock;
 use crate::context::Context;
 use crate::engine::{CachedAllocation, CachedBid};
 use crate::error::Error;
 use crate::plan;
+use crate::plan::annotations::duration;
 use crate::plan::ceiling::{Markets, StandingBid};
 use crate::plan::drain::PodView;
 use crate::plan::slot::{
-    AllocationView, BidState, BidView, Limits, Notice, Observation, PeerState, PriceToStay, Pricing,
-    UnknownSlot, UnwantedReason, is_turn_of_unknown,
+    AllocationView, BidState, BidView, BidWithoutStatus, Limits, Notice, Observation, PeerState, PriceToStay,
+    Pricing, UnknownSlot, UnwantedReason, is_turn_of_unknown, most_unknown,
 };
 use crate::provisioner::Machine;
 use k8s_openapi::api::core::v1::Node;
@@ -67,6 +68,7 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
         bidnode: objects.bidnode.clone(),
         unwanted,
         bid: bid_state(&objects, context),
+        bid_without_status: bid_without_status(&objects, context),
         node: objects.node.as_ref().map(|node| node_view(node, is_registered(&objects, context))),
         pricing: None,
         price_to_stay: PriceToStay::NotAsked,
@@ -75,6 +77,7 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
             .filter(|notice| notice.waits_for_peers(now))
             .map(|_| peers(&objects, context)),
         pods: pods(&objects, context),
+        other_drains: context.stores.ending_slots().saturating_sub(1),
         machine_gone: false,
         is_turn_of_unknown: true,
         gang: None,
@@ -82,9 +85,10 @@ pub(crate) async fn observe(slot: BidSlot, context: &Context) -> Result<(SlotObj
         limits: limits(&objects, context),
         status,
     };
-    if observation.bid == BidState::Unknown && observation.status.allocation.is_some() {
-        let slots: Vec<_> = context.stores.slots.all().iter().filter_map(|slot| unknown_slot(slot)).collect();
-        observation.is_turn_of_unknown = is_turn_of_unknown(&SlotKey::of(&objects.slot), &slots);
+    if observation.bid == BidState::Unknown {
+        let is_without_node = observation.status.allocation.is_none();
+        observation.is_turn_of_unknown =
+            context.journal.is_same() && (is_without_node || is_its_turn(&objects, context));
     }
     if let Some(nodes) = objects.slot.spec.gang_nodes {
         let (bidnode, bid) = (objects.bidnode.as_deref(), objects.bid.as_ref());
@@ -123,13 +127,33 @@ async fn objects(slot: BidSlot, context: &Context) -> Result<SlotObjects, Error>
     Ok(SlotObjects { slot, bidnode, node, bid })
 }
 
+/// Returns whether it is the turn of a slot to be given up because the engine does not know its bid: by the bound of the operator, and by
+/// that of its BidNode. A node that people do not want to be disrupted stays.
+fn is_its_turn(objects: &SlotObjects, context: &Context) -> bool {
+    let key = SlotKey::of(&objects.slot);
+    let of = |slots: Vec<Arc<BidSlot>>| -> Vec<UnknownSlot> {
+        slots.iter().filter_map(|slot| unknown_slot(slot, context)).collect()
+    };
+    let all = of(context.stores.slots.all());
+    let of_bidnode = objects.bidnode.as_ref().is_none_or(|bidnode| {
+        let slots = of(context.stores.slots_of(bidnode));
+        let most = Disruption::most(bidnode.spec.disruption.as_ref(), slots.len());
+        is_turn_of_unknown(&key, &slots, most)
+    });
+    of_bidnode
+        && is_turn_of_unknown(&key, &all, most_unknown(all.len()))
+        && !is_protected(&objects.slot, context)
+}
+
 /// Returns a slot as [`is_turn_of_unknown`] needs it, if it has an allocation.
-fn unknown_slot(slot: &BidSlot) -> Option<UnknownSlot> {
+fn unknown_slot(slot: &BidSlot, context: &Context) -> Option<UnknownSlot> {
     let status = slot.status.as_ref().filter(|status| status.allocation.is_some())?;
     let leaves = (SlotPhase::Draining..=SlotPhase::Releasing).contains(&status.phase);
     match &status.lost_time {
         None => Some(UnknownSlot::Known),
         Some(_) if leaves => Some(UnknownSlot::Leaves),
+        // It does not go, and others do not wait for it.
+        Some(_) if is_protected(slot, context) => Some(UnknownSlot::Known),
         Some(_) if status.phase < SlotPhase::Notice => Some(UnknownSlot::Waits(SlotKey::of(slot))),
         Some(_) => None,
     }
@@ -193,6 +217,24 @@ fn bid_state(objects: &SlotObjects, context: &Context) -> BidState {
             }),
         }),
     }
+}
+
+/// Returns a live bid of a slot whose status names none and has begun none.
+fn bid_without_status(objects: &SlotObjects, context: &Context) -> BidWithoutStatus {
+    let status = objects.status();
+    if status.bid.is_some() || status.ceiling_micros.is_some() || objects.slot.spec.member.is_some() {
+        return BidWithoutStatus::None;
+    }
+    let cache = context.engine().bid_cache();
+    if !cache.is_listed() {
+        return BidWithoutStatus::NotListed;
+    }
+    let bid = cache.live_bid_of(&objects.slot.uid().unwrap_or_default(), status.replaced_bid.unwrap_or(0));
+    let known = bid.and_then(|bid| Some((bid, cache.bid(bid)?)));
+    known.map_or(BidWithoutStatus::None, |(bid, known)| BidWithoutStatus::Bid {
+        bid,
+        ceiling_micros: known.ceiling_micros,
+    })
 }
 
 /// Returns whether a bid is that of the slot, or of the gang that the slot is a member of. A bid that the engine does not know has

@@ -3,6 +3,7 @@
 use super::node::is_ready;
 use crate::api::{BidNode, BidSlot, BidSlotStatus};
 use crate::context::Context;
+use crate::plan::annotations;
 use crate::plan::packing::OverdueNode;
 use crate::plan::status::{self, Observation, PodsReport, SlotReport, Supply};
 use k8s_openapi::jiff::Timestamp;
@@ -48,6 +49,9 @@ pub(crate) async fn observe(
         engine_fault,
         supply,
         markets_left_out,
+        journal_difference: context.journal.difference(),
+        unused_nodes: context.unused_nodes(bidnode),
+        invalid_annotation: annotations::invalid(bidnode),
         registration_refused: registration_refused(bidnode, slots.iter().map(|slot| &slot.status), context),
         cost_micros,
         observed_min_nodes: found.observed_min_nodes,

@@ -6,7 +6,7 @@ use super::gang;
 use super::packing::{self, OverdueNode, Part, Pool};
 use super::room::{self, OpenNode, Room};
 use super::scope::Scope;
-use crate::api::{BidNodeSpec, SlotKey, SlotPhase, micros};
+use crate::api::{BidNodeSpec, Disruption, SlotKey, SlotPhase, micros};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,8 @@ pub struct Observation {
     pub observed_min_nodes: Option<u32>,
     /// True if no slots were given up for this generation yet. The status that says so may lag.
     pub is_new_generation: bool,
+    /// The bound on nodes that the operator gives up by its own decision.
+    pub disruption: Option<Disruption>,
     /// The time for which a node beyond `minNodes` may be empty.
     pub empty_after: SignedDuration,
     /// The time for which a node may be not ready.
@@ -152,10 +154,19 @@ fn rules(observation: &Observation, needed: usize, pods_wait: bool) -> Rules {
         min: (observation.min_nodes as usize).min(observation.most_nodes),
         max: observation.most_nodes,
         needed,
+        disrupted: most_disrupted(observation),
         fewer: observed.map_or(0, |observed| observed.saturating_sub(observation.min_nodes)) as usize,
         empty_after: observation.empty_after.max(least),
         unhealthy_after: observation.unhealthy_after,
     }
+}
+
+/// Returns the most nodes that the operator may give up at a time by its own decision.
+pub(super) fn most_disrupted(observation: &Observation) -> usize {
+    let nodes = observation.slots.iter().filter(|slot| !slot.is_gang_slot);
+    let views: Vec<_> = nodes.map(|slot| slot.view.clone()).collect();
+    let standing = views.iter().filter(|slot| slot.leaving.is_none() && slot.phase.counts()).count();
+    Disruption::most(observation.disruption.as_ref(), standing + count::being_disrupted(&views))
 }
 
 /// Returns the slots, each with whether its pods would find room elsewhere. That is asked only of a slot that replaces
@@ -277,6 +288,7 @@ mod tests {
             most_nodes: 4,
             observed_min_nodes: Some(2),
             is_new_generation: false,
+            disruption: None,
             empty_after: SignedDuration::from_mins(10),
             unhealthy_after: SignedDuration::from_mins(5),
             slots,

@@ -122,6 +122,7 @@ pub(super) mod tests {
             min_requested_gpus: 0,
             max_hourly_cost: None,
             weight: 0,
+            disruption: None,
             gang: false,
             bid_strategy: strategy,
             node_selector: BTreeMap::new(),

@@ -29,6 +29,8 @@ pub struct SlotView {
     pub untainted_for: Option<SignedDuration>,
     /// The slot whose node was under notice when this slot was created.
     pub replaces: Option<String>,
+    /// True if people do not want its node, or a pod on it, to be disrupted.
+    pub is_protected: bool,
     /// True if its pods would find room on the other ready nodes.
     pub fits_elsewhere: bool,
 }
@@ -64,6 +66,8 @@ pub struct Rules {
     pub needed: usize,
     /// The number of nodes by which a person has just lowered `minNodes`: as many slots go at once, busy or not.
     pub fewer: usize,
+    /// The most nodes that are given up at a time by the operator's own decision.
+    pub disrupted: usize,
     /// The time for which a node beyond `min` may be empty.
     pub empty_after: SignedDuration,
     /// The time for which a node may be not ready.
@@ -86,6 +90,8 @@ pub struct NewSlot {
     pub ordinal: u32,
     /// The slot that it replaces, if the market takes that slot's node.
     pub replaces: Option<String>,
+    /// True if it is one beyond `min`, because pods need it.
+    pub for_pods: bool,
 }
 
 /// Returns the number of nodes that are wanted.
@@ -98,6 +104,7 @@ pub fn target(rules: &Rules, slots: &[SlotView]) -> usize {
 pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
     let mut release: Vec<_> =
         unhealthy(rules, slots).into_iter().map(|name| (name, ReleaseReason::NotReady)).collect();
+    let mut left = disruptable(rules, slots).saturating_sub(release.len());
     let standing: Vec<&SlotView> = slots
         .iter()
         .filter(|slot| slot.counts() && !release.iter().any(|(name, _)| *name == slot.name))
@@ -105,26 +112,57 @@ pub fn plan(rules: &Rules, slots: &[SlotView]) -> Changes {
     let target = target(rules, slots);
     if standing.len() < target {
         let mut replaced = unreplaced(slots);
-        let new = |ordinal| NewSlot { ordinal, replaces: replaced.next() };
-        let create = free_ordinals(slots).take(target - standing.len()).map(new).collect();
+        let created = target - standing.len();
+        let new = |(index, ordinal)| NewSlot {
+            ordinal,
+            replaces: replaced.next(),
+            for_pods: standing.len() + index >= rules.min,
+        };
+        let create = free_ordinals(slots).take(created).enumerate().map(new).collect();
         return Changes { create, release };
     }
     let must = standing.len().saturating_sub(rules.max.max(rules.min));
     let asked = rules.fewer.min(standing.len().saturating_sub(rules.min));
-    release.extend(cheapest_first(rules, standing.clone()).enumerate().filter_map(|(index, slot)| {
+    for (index, slot) in cheapest_first(rules, standing.clone()).enumerate() {
         let surplus = index < standing.len() - target;
         let free_to_go = index < must || !slot.is_used(rules);
+        if slot.is_protected || index >= asked && !(surplus && free_to_go) {
+            continue;
+        }
         let waited = index >= asked && slot.empty_for.is_some();
         let reason = if waited { ReleaseReason::Empty } else { ReleaseReason::ScaleDown };
-        (index < asked || surplus && free_to_go).then(|| (slot.name.clone(), reason))
-    }));
+        if reason == ReleaseReason::Empty && index >= must {
+            let Some(rest) = left.checked_sub(1) else { continue };
+            left = rest;
+        }
+        release.push((slot.name.clone(), reason));
+    }
     let spare = standing.len().saturating_sub(release.len()).saturating_sub(rules.min);
     if rules.needed == 0 {
         let doubles = doubles(rules, slots).filter(|double| !release.iter().any(|(name, _)| name == double));
-        let doubles: Vec<_> = doubles.take(spare).map(|name| (name, ReleaseReason::Rescinded)).collect();
+        let doubles: Vec<_> =
+            doubles.take(spare.min(left)).map(|name| (name, ReleaseReason::Rescinded)).collect();
         release.extend(doubles);
     }
     Changes { create: Vec::new(), release }
+}
+
+/// Returns the number of nodes that may be given up at this moment by the operator's own decision.
+fn disruptable(rules: &Rules, slots: &[SlotView]) -> usize {
+    rules.disrupted.saturating_sub(being_disrupted(slots))
+}
+
+/// Returns the number of nodes that are being given up by the operator's own decision.
+pub(super) fn being_disrupted(slots: &[SlotView]) -> usize {
+    let is_own = |slot: &&SlotView| {
+        let Some(UnwantedReason::Release(reason)) = slot.leaving else { return false };
+        let is_own = match reason {
+            ReleaseReason::Empty | ReleaseReason::NotReady | ReleaseReason::Rescinded => true,
+            ReleaseReason::ScaleDown | ReleaseReason::MaxBid | ReleaseReason::Regroup => false,
+        };
+        is_own && slot.holds && slot.phase < SlotPhase::Released
+    };
+    slots.iter().filter(is_own).count()
 }
 
 /// Returns the slots whose nodes the market takes and that no slot replaces yet.
@@ -148,24 +186,20 @@ fn doubles(rules: &Rules, slots: &[SlotView]) -> impl Iterator<Item = String> {
             return None;
         }
         let emptier = cheapest_first(rules, vec![old, new]).next()?;
-        (emptier.pods == 0 || emptier.fits_elsewhere).then(|| emptier.name.clone())
+        let may_go = !emptier.is_protected && (emptier.pods == 0 || emptier.fits_elsewhere);
+        may_go.then(|| emptier.name.clone())
     };
     slots.iter().filter_map(of_pair)
 }
 
-/// Returns the slots whose nodes are replaced because they are not ready: at most a fifth of all at once, but at least one.
+/// Returns the slots whose nodes are replaced because they are not ready, as many as may be given up at this moment.
 pub(super) fn unhealthy(rules: &Rules, slots: &[SlotView]) -> Vec<String> {
-    let under_way = slots
-        .iter()
-        .filter(|slot| slot.leaving == Some(UnwantedReason::Release(ReleaseReason::NotReady)))
-        .filter(|slot| slot.phase < SlotPhase::Released)
-        .count();
-    let all = slots.iter().filter(|slot| slot.counts()).count() + under_way;
-    let most = (all / 5).max(1).saturating_sub(under_way);
-    slots.iter().filter(|slot| slot.is_unhealthy(rules)).take(most).map(|slot| slot.name.clone()).collect()
+    let unhealthy = slots.iter().filter(|slot| slot.is_unhealthy(rules));
+    unhealthy.take(disruptable(rules, slots)).map(|slot| slot.name.clone()).collect()
 }
 
-/// Returns the slots in the order in which they are given up: without a node, empty, with few pods; the youngest first.
+/// Returns the slots in the order in which they are given up: without a node, empty, with few pods; the youngest first. Protected
+/// ones are last.
 fn cheapest_first<'a>(
     rules: &Rules,
     mut slots: Vec<&'a SlotView>,
@@ -174,6 +208,7 @@ fn cheapest_first<'a>(
         let idle = !slot.is_used(rules);
         let idleness = if idle { slot.empty_for.unwrap_or_default() } else { SignedDuration::ZERO };
         (
+            slot.is_protected,
             slot.holds,
             slot.phase == SlotPhase::Ready,
             slot.pods,
@@ -204,6 +239,7 @@ impl SlotView {
             not_ready_for: None,
             untainted_for: None,
             replaces: None,
+            is_protected: false,
             fits_elsewhere: false,
         }
     }
@@ -218,6 +254,7 @@ mod tests {
         max: 4,
         needed: 0,
         fewer: 0,
+        disrupted: 1,
         empty_after: SignedDuration::from_mins(10),
         unhealthy_after: SignedDuration::from_mins(5),
     };
@@ -292,7 +329,7 @@ mod tests {
         );
         let replaced = SlotView { replaces: of("0"), ..slot(2, SlotPhase::Bidding) };
         let create = plan(&RULES, &[slots[0].clone(), slots[1].clone(), replaced]).create;
-        assert_eq!(create, [NewSlot { ordinal: 3, replaces: of("1") }]);
+        assert_eq!(create, [NewSlot { ordinal: 3, replaces: of("1"), for_pods: false }]);
     }
 
     #[test]
@@ -355,15 +392,59 @@ mod tests {
     }
 
     #[test]
-    fn at_most_a_fifth_is_replaced_for_its_health_at_once() {
+    fn only_as_many_as_the_bound_are_replaced_for_their_health_at_once() {
         let sick =
             |ordinal| SlotView { not_ready_for: Some(SignedDuration::from_mins(6)), ..busy(ordinal, 1) };
         let mut slots: Vec<_> = (0..10).map(sick).collect();
-        let rules = Rules { min: 10, max: 10, ..RULES };
+        let rules = Rules { min: 10, max: 10, disrupted: 2, ..RULES };
         check(rules, &slots, "+10 +11 -0:NotReady -1:NotReady");
         slots[0].leaving = Some(UnwantedReason::Release(ReleaseReason::NotReady));
         slots.push(slot(10, SlotPhase::Bidding));
         check(rules, &slots, "+11 -1:NotReady");
         check(Rules { min: 1, max: 2, ..RULES }, &[sick(0)], "+1 -0:NotReady");
+    }
+
+    #[test]
+    fn the_bound_holds_for_all_causes_of_the_operator_together() {
+        let rules = |disrupted| Rules { min: 0, max: 4, disrupted, ..RULES };
+        let sick =
+            |ordinal| SlotView { not_ready_for: Some(SignedDuration::from_mins(6)), ..busy(ordinal, 1) };
+        let slots = [sick(0), empty(1, 11), empty(2, 12)];
+        check(rules(0), &slots, "");
+        check(rules(1), &slots, "-0:NotReady");
+        check(rules(2), &slots, "-0:NotReady -2:Empty");
+        let mut leaving = slots.clone();
+        leaving[1].leaving = Some(UnwantedReason::Release(ReleaseReason::Empty));
+        check(rules(1), &leaving, "");
+        leaving[1].phase = SlotPhase::Released;
+        check(rules(1), &leaving, "-0:NotReady");
+        // What people lower is not bounded, and a slot without a node disrupts nothing.
+        check(Rules { fewer: 2, ..rules(0) }, &slots[1..], "-2:ScaleDown -1:ScaleDown");
+        check(Rules { max: 1, ..rules(0) }, &[busy(0, 1), busy(1, 1)], "-1:ScaleDown");
+        check(rules(0), &[slot(0, SlotPhase::Bidding)], "-0:ScaleDown");
+    }
+
+    #[test]
+    fn a_protected_node_is_given_up_for_its_health_alone() {
+        let protected = |slot: SlotView| SlotView { is_protected: true, ..slot };
+        let rules = Rules { min: 0, ..RULES };
+        check(rules, &[protected(empty(0, 99))], "");
+        check(rules, &[protected(empty(0, 99)), empty(1, 11)], "-1:Empty");
+        check(Rules { fewer: 1, ..rules }, &[protected(empty(0, 99)), busy(1, 3)], "-1:ScaleDown");
+        check(Rules { max: 1, ..rules }, &[protected(busy(0, 1)), protected(busy(1, 1))], "");
+        let sick = SlotView { not_ready_for: Some(SignedDuration::from_mins(6)), ..busy(0, 1) };
+        check(rules, &[protected(sick)], "+1 -0:NotReady");
+        let rules = Rules { min: 1, ..RULES };
+        let new = SlotView { replaces: Some("gpu-0".into()), fits_elsewhere: true, ..busy(1, 1) };
+        let old = SlotView { fits_elsewhere: true, ..busy(0, 2) };
+        check(rules, &[old.clone(), protected(new.clone())], "-0:Rescinded");
+        check(rules, &[protected(old), protected(new)], "");
+    }
+
+    #[test]
+    fn slots_beyond_the_minimum_are_for_pods() {
+        let rules = Rules { min: 1, needed: 2, ..RULES };
+        let create = plan(&rules, &[]).create;
+        assert_eq!(create.iter().map(|new| new.for_pods).collect::<Vec<_>>(), [false, true]);
     }
 }

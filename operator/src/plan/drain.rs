@@ -39,16 +39,15 @@ pub enum Removal {
     Delete(PodView, SignedDuration),
 }
 
-/// The time before the deadline at which all pods are to be gone. A pod is deleted at deadline − this − its grace period.
-/// It is longer than `RELEASE_BEFORE` (`plan/slot.rs`): a pod that ends late has the difference before the node is given
-/// back.
-const PODS_GONE_BEFORE: SignedDuration = SignedDuration::from_secs(5);
+/// The time before the end of the drain at which all pods are to be gone. A pod is deleted at the end − this − its grace period. A pod
+/// that ends late has this time before the node is given back.
+const PODS_GONE_BEFORE: SignedDuration = SignedDuration::from_secs(3);
 
-/// Returns the pods to remove at this moment. With a deadline, a pod whose grace period would end too late is deleted,
+/// Returns the pods to remove at this moment. If the drain has an end, a pod whose grace period would end too late is deleted,
 /// whatever its tier.
-pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Vec<Removal> {
+pub fn plan(pods: &[PodView], end: Option<Timestamp>, now: Timestamp) -> Vec<Removal> {
     let first = pods.iter().map(|pod| pod.tier).min();
-    let left = deadline.map(|deadline| deadline.duration_since(now) - PODS_GONE_BEFORE);
+    let left = end.map(|end| end.duration_since(now) - PODS_GONE_BEFORE);
     let mut removals = Vec::new();
     for pod in pods.iter().filter(|pod| !pod.ending) {
         match left {
@@ -64,16 +63,14 @@ pub fn plan(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> Ve
     removals
 }
 
-/// Returns the time after which the drain is planned again, at the latest: when the next pod runs out of time.
-pub fn requeue_after(pods: &[PodView], deadline: Option<Timestamp>, now: Timestamp) -> SignedDuration {
+/// Returns the time after which the drain is planned again, at the latest: when the next pod runs out of time, or the drain ends.
+pub fn requeue_after(pods: &[PodView], end: Option<Timestamp>, now: Timestamp) -> SignedDuration {
     let longest = SignedDuration::from_secs(2);
-    let Some(deadline) = deadline else { return longest };
-    pods.iter()
-        .filter(|pod| !pod.ending)
-        .map(|pod| deadline.duration_since(now) - PODS_GONE_BEFORE - pod.grace)
-        .min()
-        .unwrap_or(longest)
-        .clamp(SignedDuration::from_millis(200), longest)
+    let Some(end) = end else { return longest };
+    let left = end.duration_since(now);
+    let pods = pods.iter().filter(|pod| !pod.ending).map(|pod| left - PODS_GONE_BEFORE - pod.grace);
+    let next = pods.filter(|left| left.is_positive()).min().unwrap_or(longest).min(longest);
+    next.min(left).max(SignedDuration::from_millis(50))
 }
 
 #[cfg(test)]
@@ -94,8 +91,9 @@ mod tests {
     #[track_caller]
     fn check(pods: &[PodView], left: Option<i64>, expect: &str) {
         let now = Timestamp::UNIX_EPOCH;
-        let deadline = left.map(|left| now + SignedDuration::from_secs(left));
-        let said: Vec<_> = plan(pods, deadline, now)
+        // The node is given back two seconds before the deadline.
+        let end = left.map(|left| now + SignedDuration::from_secs(left - 2));
+        let said: Vec<_> = plan(pods, end, now)
             .iter()
             .map(|removal| match removal {
                 Removal::Evict(pod) => format!("evict {}", pod.name),
@@ -129,5 +127,19 @@ mod tests {
         check(&pods, Some(105), "delete slow in 100s, evict quick");
         check(&pods, Some(53), "delete slow in 48s, evict quick");
         check(&pods, Some(1), "delete slow in 1s, delete quick in 1s");
+    }
+
+    #[test]
+    fn it_is_planned_again_when_a_pod_runs_out_of_time_or_the_drain_ends() {
+        let now = Timestamp::UNIX_EPOCH;
+        let again = |pods: &[PodView], left_ms| {
+            let end = now + SignedDuration::from_millis(left_ms);
+            requeue_after(pods, Some(end), now).as_millis()
+        };
+        let mut pods = [pod("work", Tier::Ordinary, 10)];
+        assert_eq!((again(&pods, 60_000), again(&pods, 14_000)), (2_000, 1_000));
+        assert_eq!(again(&pods, 12_000), 2_000, "it is deleted at this moment");
+        pods[0].ending = true;
+        assert_eq!((again(&pods, 5_000), again(&pods, 700), again(&pods, -10)), (2_000, 700, 50));
     }
 }

@@ -308,11 +308,12 @@ pub(super) fn slots(observation: &bidnode::Observation) -> bidnode::Plan {
         max: nodes,
         needed: 0,
         fewer: 0,
+        disrupted: bidnode::most_disrupted(observation),
         empty_after: observation.empty_after,
         unhealthy_after: observation.unhealthy_after,
     };
     let may_create = observation.pause.is_none() && !observation.registration_refused;
-    let new = NewSlot { ordinal: 0, replaces: None };
+    let new = NewSlot { ordinal: 0, replaces: None, for_pods: false };
     let changes = Changes {
         create: if gang_slots.is_empty() && may_create { vec![new] } else { Vec::new() },
         release: count::unhealthy(&rules, &members)

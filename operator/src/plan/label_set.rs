@@ -1,5 +1,6 @@
 //! Plans the status of a NodePoolLabelSet: how many nodes have its labels, and what is in the way.
 
+use super::labels::is_paused;
 use crate::api::{NodePoolLabelSet, NodePoolLabelSetStatus};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -54,7 +55,8 @@ pub fn status(
         |is_so: fn(&&PoolNode) -> bool| u32::try_from(nodes.iter().filter(is_so).count()).unwrap_or(u32::MAX);
     let mut status = NodePoolLabelSetStatus {
         desired: count(|_| true),
-        updated: count(|node| node.is_updated),
+        // The labels of a paused set are not compared with those of the nodes.
+        updated: if is_paused(set) { previous.updated } else { count(|node| node.is_updated) },
         conflicts: count(|node| !node.conflicts.is_empty()),
         observed_generation: set.metadata.generation,
         conditions: previous.conditions,
@@ -79,6 +81,9 @@ fn synced(
             let message =
                 format!("it would move nodes of pool {} to pool {pool} by label {label}", set.name_any());
             (false, "ForeignPool", message)
+        }
+        Standing::Counts if is_paused(set) => {
+            (false, "Paused", "it is paused: its nodes keep the labels that they have".to_owned())
         }
         Standing::Counts => {
             let refused = nodes.iter().find_map(|node| Some((&node.name, node.refusal.as_ref()?)));
@@ -120,6 +125,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::labels::paused;
 
     fn node(name: &str, is_updated: bool) -> PoolNode {
         PoolNode { name: name.to_owned(), is_updated, ..PoolNode::default() }
@@ -134,6 +140,17 @@ mod tests {
             .iter()
             .map(|it| format!("{} {} {}: {}", it.type_, it.status, it.reason, it.message));
         (status.desired, status.updated, status.conflicts, conditions.collect())
+    }
+
+    #[test]
+    fn a_paused_set_is_not_synced() {
+        let mut set = paused(Default::default());
+        set.status = Some(NodePoolLabelSetStatus { updated: 1, ..NodePoolLabelSetStatus::default() });
+        let nodes = [node("n1", true), node("n2", true)];
+        let status = status(&set, &Standing::Counts, &nodes, Timestamp::UNIX_EPOCH);
+        assert_eq!((status.desired, status.updated), (2, 1));
+        let synced = &status.conditions[0];
+        assert_eq!((synced.status.as_str(), synced.reason.as_str()), ("False", "Paused"));
     }
 
     #[test]

@@ -47,6 +47,23 @@ pub enum BidState {
     Known(BidView),
 }
 
+/// A live bid of a slot whose status names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BidWithoutStatus {
+    /// The bids have not been listed yet.
+    NotListed,
+    /// There is none.
+    #[default]
+    None,
+    /// There is one.
+    Bid {
+        /// Its number.
+        bid: u64,
+        /// Its ceiling in micro-dollars per node-hour.
+        ceiling_micros: u64,
+    },
+}
+
 /// A bid, as the plan of its slot needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BidView {
@@ -196,6 +213,8 @@ pub struct Observation {
     pub unwanted: Option<UnwantedReason>,
     /// The slot's bid at the engine.
     pub bid: BidState,
+    /// A live bid of the slot that its status does not name: people, or a restore, have removed the status.
+    pub bid_without_status: BidWithoutStatus,
     /// The Node object of the slot.
     pub node: Option<NodeView>,
     /// The prices, if they matter in this phase and are known.
@@ -206,6 +225,8 @@ pub struct Observation {
     pub peers: Option<PeerState>,
     /// The pods on the node while it is drained.
     pub pods: Vec<PodView>,
+    /// The number of other nodes that end by a deadline and are not given back yet.
+    pub other_drains: usize,
     /// True if the provisioner says that the machine of the node is gone.
     pub machine_gone: bool,
     /// True if the slot may be given up in case the engine does not know its bid; see [`is_turn_of_unknown`].
@@ -234,7 +255,19 @@ impl Observation {
     /// Returns the time until which pods may leave by themselves.
     fn drained_by(&self, deadline: Option<Timestamp>) -> Option<Timestamp> {
         let began = self.status.drain_time.as_ref();
-        deadline.map(|deadline| deadline - RELEASE_BEFORE).or_else(|| Some(began?.0 + self.limits.drain))
+        deadline
+            .map(|deadline| deadline - self.release_before())
+            .or_else(|| Some(began?.0 + self.limits.drain))
+    }
+
+    /// Returns the time before the deadline at which the node is given back: longer the more nodes go at the same time, but at most half
+    /// of the notice.
+    fn release_before(&self) -> SignedDuration {
+        let drains = i32::try_from(self.other_drains).unwrap_or(i32::MAX);
+        let all = RELEASE_BEFORE + RELEASE_EACH.saturating_mul(drains);
+        let notice = self.held().and_then(|held| held.notice);
+        let half = notice.map(|notice| notice.deadline.duration_since(notice.started) / 2);
+        half.map_or(all, |half| all.min(half)).max(RELEASE_BEFORE)
     }
 
     /// Returns the ceiling to bid, if a price is known: 0 if `maxBid` is below one tick.
@@ -332,6 +365,13 @@ pub enum Step {
         ceiling_micros: u64,
         /// The markets that the bid names, as in the status of the slot.
         markets: Vec<String>,
+    },
+    /// Records a live bid of the slot that its status does not name.
+    Adopt {
+        /// The number of the bid.
+        bid: u64,
+        /// Its ceiling in micro-dollars per node-hour.
+        ceiling_micros: u64,
     },
     /// Places the bid that was begun.
     Place(Placement),
@@ -471,9 +511,11 @@ const PEERS_WAIT: SignedDuration = SignedDuration::from_secs(30);
 const ENGINE_WAIT: SignedDuration = SignedDuration::from_secs(10);
 /// The age of a begun bid from which the engine is searched for it before it is placed.
 const SEARCH_AFTER: SignedDuration = SignedDuration::from_secs(10);
-/// The time before the deadline at which the node is given back, even if pods are left on it. It is shorter than
-/// `PODS_GONE_BEFORE` (`plan/drain.rs`), by the time that the plan waits for pods that end late.
+/// The time before the deadline at which the node is given back, even if pods are left on it: what the API server, the provisioner and
+/// the engine need for one node.
 const RELEASE_BEFORE: SignedDuration = SignedDuration::from_secs(2);
+/// The time that they need for each further node that goes at the same time.
+const RELEASE_EACH: SignedDuration = SignedDuration::from_millis(100);
 /// The wait for what comes soon and has no event.
 pub(super) const SHORT_WAIT: SignedDuration = SignedDuration::from_secs(2);
 /// The wait for what has an event: the slot is reconciled at least as often.
@@ -550,6 +592,11 @@ fn place(observation: &Observation) -> Step {
 
 /// Plans for a slot that has not bid yet.
 fn begin(observation: &Observation) -> Step {
+    match observation.bid_without_status {
+        BidWithoutStatus::NotListed => return Step::Wait(SHORT_WAIT),
+        BidWithoutStatus::None => {}
+        BidWithoutStatus::Bid { bid, ceiling_micros } => return Step::Adopt { bid, ceiling_micros },
+    }
     match (observation.unwanted, observation.ceiling_micros()) {
         (Some(_), _) => Step::Move { phase: SlotPhase::Released, reason: "NeverBid" },
         (None, None) => moved(observation, SlotPhase::Pending, "NoPrice", SHORT_WAIT),
@@ -584,12 +631,18 @@ pub enum UnknownSlot {
     Leaves,
 }
 
-/// Returns whether it is the turn of a slot to be given up because the engine does not know its bid. An engine with an empty or older
-/// store knows none, so at most a fifth of all slots with an allocation goes at once, but at least one; first those that are first by name.
-pub fn is_turn_of_unknown(slot: &SlotKey, slots: &[UnknownSlot]) -> bool {
+/// Returns the most slots with an allocation, of this number, that are given up at once because the engine does not know their bids: a
+/// fifth, but at least one. An engine with an empty or older store knows none.
+pub fn most_unknown(slots: usize) -> usize {
+    (slots / 5).max(1)
+}
+
+/// Returns whether it is the turn of a slot to be given up because the engine does not know its bid: at most `most` of these slots go at
+/// once, first those that are first by name.
+pub fn is_turn_of_unknown(slot: &SlotKey, slots: &[UnknownSlot], most: usize) -> bool {
     let leaving = slots.iter().filter(|it| **it == UnknownSlot::Leaves).count();
     let before = slots.iter().filter(|it| matches!(it, UnknownSlot::Waits(other) if other < slot)).count();
-    leaving + before < (slots.len() / 5).max(1)
+    leaving + before < most
 }
 
 /// Plans for a bid that the engine does not know: it is another engine, or its store is from an older backup. The right
@@ -751,11 +804,10 @@ fn leave(observation: &Observation, deadline: Option<Timestamp>, reason: &'stati
 
 /// Plans which pods leave next.
 fn drain(observation: &Observation, deadline: Option<Timestamp>) -> Step {
-    let began = observation.status.drain_time.as_ref().map_or(observation.now, |time| time.0);
-    let (deadline, now) = (deadline.or(Some(began + observation.limits.drain)), observation.now);
+    let (end, now) = (observation.drained_by(deadline), observation.now);
     Step::Drain {
-        removals: drain::plan(&observation.pods, deadline, now),
-        requeue_after: drain::requeue_after(&observation.pods, deadline, now),
+        removals: drain::plan(&observation.pods, end, now),
+        requeue_after: drain::requeue_after(&observation.pods, end, now),
     }
 }
 

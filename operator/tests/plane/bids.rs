@@ -58,15 +58,28 @@ async fn bids_become_labelled_nodes_and_are_given_back() {
         "bidnode_active_nodes{{name=\"life\",namespace=\"{}\",instance_type=\"h100-8x\"}}",
         story.namespace
     );
-    assert!(operator.page("/metrics").await.contains(&format!("{series} 2\n")));
     let buckets = operator.page("/metrics").await;
+    assert!(buckets.contains(&format!("{series} 2\n")));
+    let of_life = format!("name=\"life\",namespace=\"{}\"", story.namespace);
+    for (metric, value) in [
+        ("wanted_nodes", "2"),
+        ("pending_bids", "0"),
+        ("price_dollars", "2"),
+        ("hourly_cost_dollars", "4"),
+        ("nodes_for_pods_total", "0"),
+        ("condition", "1"),
+    ] {
+        let begin = format!("kubebid_operator_bidnode_{metric}{{{of_life}");
+        let found = buckets.lines().find(|line| line.starts_with(&begin)).unwrap_or_default();
+        assert!(found.ends_with(&format!(" {value}")), "{begin}: {found:?}");
+    }
     let edges = |line: &&str| line.starts_with("bidnode_reconcile_duration_seconds_bucket{");
     let edges = buckets.lines().filter(edges).map(|line| line.split('"').nth(1).unwrap());
     let factors = ["0.01", "0.02", "0.04", "0.08", "0.16", "0.32", "0.64", "1.28", "2.56", "5.12", "+Inf"];
     assert_eq!(edges.collect::<Vec<_>>(), factors);
     story.delete("life").await;
     story.gone("life").await;
-    assert!(!operator.page("/metrics").await.contains(&series), "it goes with its object");
+    assert!(!operator.page("/metrics").await.contains(&of_life), "they go with their object");
     assert!(story.market.live_bids().await.is_empty());
     assert!(story.market.held().await.is_empty());
     assert!(story.nodes_of(&node).await.is_empty());

@@ -375,3 +375,43 @@ async fn an_api_server_that_is_away_is_waited_for_at_the_start_and_later() {
     assert!(story.operator.as_mut().unwrap().lives(), "it is the same process");
     assert_eq!(story.market.live_bids().await.len(), 2);
 }
+
+#[tokio::test]
+async fn nodes_stay_while_the_engine_has_another_journal_until_that_is_accepted() {
+    const JOURNAL: &str = "6f1c9a52-98a1-4d0c-9f1e-3b1c2d4e5f60";
+    let mut story = Story::without_operator("journal").await;
+    story.market.open(EU, NOTICE).await;
+    story.market.back_up().await;
+    story.start_operator(&["--unknown-for", "1s"]);
+    story.market.offer(EU, 1, 1.0).await;
+    story.bid("gpu", json!({"instanceType": "h100-8x", "maxBid": 4.5})).await;
+    let bidnode = story.running("gpu", 1).await;
+    let node = story.nodes_of(&bidnode).await[0].metadata.uid.clone();
+    story.market.replace_journal(JOURNAL).await;
+    for capacity in 1..=20 {
+        story.market.offer(EU, capacity, 1.0).await;
+    }
+    let said = story.says("gpu", "JournalAccepted", "False", "JournalDiffers").await;
+    assert!(said.contains(&format!("start the operator with --accept-journal {JOURNAL}")), "{said}");
+    story.says("gpu", "BidsKnown", "False", "BidUnknown").await;
+    // A restart forgets nothing.
+    story.start_operator(&["--unknown-for", "1s", "--accept-journal", "another"]);
+    story.says("gpu", "JournalAccepted", "False", "JournalDiffers").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let nodes = story.nodes_of(&bidnode).await;
+    assert_eq!((nodes.len(), &nodes[0].metadata.uid), (1, &node));
+    assert!(story::taints(&nodes[0]).is_empty());
+    assert!(story.market.live_bids().await.is_empty(), "nothing is bid for in its place");
+
+    story.start_operator(&["--unknown-for", "1s", "--accept-journal", JOURNAL]);
+    story
+        .eventually("another node has taken its place", || async {
+            let nodes = story.nodes_of(&bidnode).await;
+            nodes.len() == 1 && nodes[0].metadata.uid != node
+        })
+        .await;
+    story.says("gpu", "BidsKnown", "True", "Known").await;
+    // The next start needs no flag.
+    story.start_operator(&[]);
+    story.running("gpu", 1).await;
+}

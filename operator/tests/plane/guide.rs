@@ -1,8 +1,9 @@
 //! docs/operator.md and docs/market-objects.md: every command in them is run, in order, and prints what they show. Every name in
 //! the tables of the first is one.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kubebid_operator::api::BidSlotStatus;
+use kubebid_operator::api::{BidSlotStatus, UnusedNodes};
 use kubebid_operator::crds::{self, CrdOptions};
 use kubebid_operator::plan::status::{Observation, SlotReport, Supply, status};
 use kubebid_testkit::{Plane, Port, missing_lines};
@@ -153,6 +154,9 @@ fn the_tables_have_every_condition_and_no_other() {
         overdue: None,
         supply: Supply::Unknown,
         registration_refused: None,
+        invalid_annotation: Some("it is no length of time".into()),
+        journal_difference: Some("it is another one".into()),
+        unused_nodes: Some(UnusedNodes { count: 3, last_time: Time(Timestamp::UNIX_EPOCH) }),
         cost_micros: None,
         observed_min_nodes: None,
         price_written: None,

@@ -12,6 +12,7 @@ mod faults;
 mod gang;
 mod guide;
 mod labels;
+mod lost;
 mod manifests;
 mod market;
 mod market_objects;

@@ -137,8 +137,13 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
         ["auth", "can-i", "create", "nodes", "--as", "system:serviceaccount:kubebid-system:kubebid-operator"];
     assert_eq!(plane.kubectl(&may_create).stdout, b"no\n");
     plane.get(&["apply", "-k", &at(manifests().join("operator-with-kwok"))]);
-    story.start_operator(&lease);
+    // It remembers another journal than the engine has, and is told to accept that.
+    let map = ["-n", SYSTEM, "configmap/kubebid-operator-journal"];
+    let journal = plane.get(&[&["get", "-o", "jsonpath={.data.journal}"][..], &map].concat());
+    plane.get(&[&["patch", "--type=merge", "-p", r#"{"data": {"journal": "another"}}"#][..], &map].concat());
+    story.start_operator(&[&lease[..], &["--accept-journal", &journal]].concat());
     live(&story, "kwok").await;
+    assert_eq!(plane.get(&[&["get", "-o", "jsonpath={.data.journal}"][..], &map].concat()), journal);
     until_used(&story, &account, OPERATOR, &[], &UNSEEN).await;
 }
 
@@ -269,5 +274,5 @@ async fn one_folder_makes_a_market_in_which_a_bid_gets_nodes_and_ends_at_once() 
     until_used(&story, &offers_account, "kubebid-offers", &[], &[]).await;
 }
 
-/// Rights that no request shows: the API server checks them in an admission plugin that is not on here.
+/// Rights that no request shows: the API server checks them in the admission plugin OwnerReferencesPermissionEnforcement.
 const UNSEEN: [&str; 1] = ["update kubebid.io/bidnodes/finalizers"];

@@ -9,6 +9,8 @@ use kubebid_engine::server::{ConnectionLimits, Server, ServerConfig};
 use kubebid_engine::store::{StoreLocation, StoreOptions, copy_sqlite};
 use kubebid_engine::{Engine, EngineOptions};
 use kubebid_testkit::Port;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions as _, Connection as _};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -227,6 +229,18 @@ impl Market {
     pub(crate) async fn restore(&mut self) {
         self.stop().await;
         self.store = self.file(KEPT);
+        self.resume().await;
+    }
+
+    /// Goes on from the store as it was kept, whose journal has this identity from now on: an engine with another store, which has
+    /// the same accounts.
+    pub(crate) async fn replace_journal(&mut self, journal: &str) {
+        self.stop().await;
+        self.store = self.file(KEPT);
+        let mut store: SqliteConnection =
+            SqliteConnectOptions::new().filename(&self.store).connect().await.unwrap();
+        sqlx::query("UPDATE leader SET journal = ?").bind(journal).execute(&mut store).await.unwrap();
+        store.close().await.unwrap();
         self.resume().await;
     }
 

@@ -4,11 +4,12 @@ use crate::seen::first_versions;
 use crate::story::{PATIENCE, Story};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::jiff::SignedDuration;
-use kube::api::Api;
+use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kubebid_client::v1::allocation::EndReason;
-use kubebid_operator::api::{BidSlot, SlotPhase, TAINT_LEAVING};
+use kubebid_operator::api::{BidSlot, BidSlotStatus, SlotPhase, TAINT_LEAVING};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -277,4 +278,53 @@ async fn a_notice_buys_one_node_when_supply_is_free_also_while_its_pod_is_slow_t
 #[tokio::test]
 async fn many_notices_at_once_buy_one_node_each_when_supply_is_free() {
     replace("manyforone", 8, Duration::from_secs(40), 3, 2).await;
+}
+
+/// So many nodes under notice at once, with pods that never end: all are given back before the deadline. `KUBEBID_NOTICES` says how many.
+#[tokio::test]
+async fn nodes_whose_pods_never_end_are_given_back_before_the_deadline() {
+    let nodes: u32 = std::env::var("KUBEBID_NOTICES").map_or(24, |text| text.parse().unwrap());
+    let notice = Duration::from_secs(20.max(u64::from(nodes) / 4));
+    let story = begin("reserve", nodes, notice).await;
+    for number in 0..nodes {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("work-{number}"), "finalizers": ["example.com/never"]},
+            "spec": {
+                "terminationGracePeriodSeconds": 1, "nodeSelector": {"pool": story.namespace},
+                "containers": [{"name": "main", "image": "work", "resources": {
+                    "requests": {"nvidia.com/gpu": "8"}, "limits": {"nvidia.com/gpu": "8"},
+                }}],
+            },
+        });
+        story.pods().create(&Default::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    }
+    story
+        .eventually("all pods run", || async {
+            let pods = story.pods().list(&Default::default()).await.unwrap().items;
+            pods.iter().filter(|pod| phase(Some(pod)) == "Running").count() == nodes as usize
+        })
+        .await;
+    story.market.rival_bids(EU, nodes, 9.0).await;
+    let deadlines = async || -> BTreeMap<u64, u64> {
+        let slots = story.slots().list(&Default::default()).await.unwrap().items;
+        let of_status = |status: BidSlotStatus| {
+            let deadline_us = u64::try_from(status.deadline?.0.as_microsecond()).unwrap();
+            Some((status.allocation?, deadline_us))
+        };
+        slots.into_iter().filter_map(|slot| of_status(slot.status?)).collect()
+    };
+    story.eventually("all know their deadline", || async { deadlines().await.len() == nodes as usize }).await;
+    let deadlines = deadlines().await;
+    story.eventually("all have ended", || async { story.market.ended().await.len() == nodes as usize }).await;
+    let ended = story.market.ended().await;
+    let late = ended.iter().filter(|it| it.end_reason() != EndReason::Released).count();
+    let left = ended.iter().filter_map(|it| deadlines[&it.allocation].checked_sub(it.ended_at_us?));
+    println!("{nodes} notices: {late} late; the last one ended {:?} µs before its deadline", left.min());
+    assert_eq!(late, 0, "{ended:?}");
+    for pod in story.pods().list(&Default::default()).await.unwrap().items {
+        let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        let name = pod.metadata.name.unwrap();
+        let _ = story.pods().patch(&name, &PatchParams::default(), &none).await;
+    }
 }

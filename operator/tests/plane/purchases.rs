@@ -5,8 +5,8 @@ use crate::external::provider::Provider;
 use crate::story::Story;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
-use kube::api::{Api, ListParams, Patch, PatchParams};
-use kubebid_operator::api::BidNodePhase;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kubebid_operator::api::{BidNodePhase, BidNodeStatus};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -221,4 +221,52 @@ async fn a_bidnode_has_no_more_nodes_than_its_cost_per_hour_allows() {
     story.running("gpu", 2).await;
     planned_again(&story, "huge").await;
     assert_eq!(story.market.all_bids().await.len(), 2, "maxBid is 4: a third node may cost 12 an hour");
+}
+
+#[tokio::test]
+async fn three_nodes_in_a_row_that_no_pod_uses_are_the_last_ones() {
+    let (story, _provider) = with_given("unused", &[("nvidia.com/gpu", "0")], &[]).await;
+    story.bid("gpu", spec(&story.namespace)).await;
+    for round in 1..=3 {
+        let name = format!("work-{round}");
+        story.pod(&name, gpus(&story.namespace, "8")).await;
+        let node = ready_node(&story).await;
+        // The pod is deleted before it can be bound, as that of a job that is made again and again.
+        story.pods().delete(&name, &DeleteParams::default()).await.unwrap();
+        register_gpus(&story, &node).await;
+        story.until("gpu", "the node is given up", |status| status.nodes.is_empty()).await;
+        let unused =
+            |status: &BidNodeStatus| status.unused_nodes.as_ref().is_some_and(|it| it.count == round);
+        story.until("gpu", "it is counted", unused).await;
+    }
+    story.says("gpu", "NodesUsed", "False", "NodesUnused").await;
+    told(&story, "gpu", "NodesUnused").await;
+    let metrics = story.operator.as_ref().unwrap().page("/metrics").await;
+    let unused = format!("name=\"gpu\",namespace=\"{}\",outcome=\"unused\"}} 3", story.namespace);
+    assert!(metrics.contains(&unused), "{metrics}");
+    story.pod("work-4", gpus(&story.namespace, "8")).await;
+    planned_again(&story, "huge").await;
+    assert_eq!(story.market.all_bids().await.len(), 3);
+    // Another specification begins anew.
+    story.change("gpu", json!({"maxBid": 4.1})).await;
+    let node = ready_node(&story).await;
+    register_gpus(&story, &node).await;
+    story.until_pod("work-4", "it runs", runs).await;
+    story.until("gpu", "the row is forgotten", |status| status.unused_nodes.is_none()).await;
+}
+
+#[tokio::test]
+async fn a_node_that_people_protect_is_not_given_up_when_it_is_empty() {
+    let (story, _provider) = with_given("protected", &[], &[]).await;
+    story.bid("gpu", spec(&story.namespace)).await;
+    story.pod("work", gpus(&story.namespace, "8")).await;
+    let node = ready_node(&story).await;
+    story.until_pod("work", "it runs", runs).await;
+    story.annotate(&story.nodes(), &node, "karpenter.sh/do-not-disrupt", "true").await;
+    story.pods().delete("work", &DeleteParams::default()).await.unwrap();
+    planned_again(&story, "huge").await;
+    planned_again(&story, "larger").await;
+    assert_eq!(story.bidnodes().get("gpu").await.unwrap().status.unwrap().active_nodes, 1);
+    story.annotate(&story.nodes(), &node, "karpenter.sh/do-not-disrupt", "false").await;
+    story.until("gpu", "the node is given up", |status| status.nodes.is_empty()).await;
 }

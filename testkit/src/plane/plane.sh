@@ -48,6 +48,7 @@ start() {
         run kube-apiserver --etcd-servers "unix://$dir/etcd.sock" \
             --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --secure-port "$port" \
             --cert-dir "$dir" --token-auth-file "$dir/tokens.csv" --authorization-mode Node,RBAC \
+            --enable-admission-plugins OwnerReferencesPermissionEnforcement \
             --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$dir/accounts.key" \
             --service-account-signing-key-file "$dir/accounts.key" \
             --audit-policy-file "$dir/audit.yaml" --audit-log-path "$dir/audit.log" \

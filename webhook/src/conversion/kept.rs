@@ -8,23 +8,60 @@
 //!
 //! If an object is converted to v1beta1 and has no `/spec/fast` then, the field becomes `true`. A field without `value` is
 //! removed. An absent value that a field belongs to is written as `null`.
+//!
+//! A field that the version cannot say at all, such as this one, has an annotation of its own, of the same form, whose key has a
+//! hash at its end. Each leaf of an object has one. Server-side apply that takes the field away compares the objects in all versions in which somebody has applied, and
+//! takes away in each what is gone *by its path*: a part of the text of an annotation has none, and would come back.
 
 use serde_json::{Map, Value, json};
 
-/// The content of the annotation.
+/// The content of the annotations.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kept(Map<String, Value>);
 
 impl Kept {
-    /// Parses the annotation. One that a client has spoiled is as good as none.
-    pub(super) fn parse(annotation: Option<Value>) -> Kept {
-        let text = annotation.as_ref().and_then(Value::as_str);
-        Kept(text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default())
+    /// Takes the annotations with this key, and those of single fields, out of all annotations, and parses them. One that a client has
+    /// spoiled is as good as none.
+    pub(super) fn take(annotations: &mut Map<String, Value>, key: &str) -> Kept {
+        let mut kept = Kept(parse(annotations.remove(key)));
+        let is_own = |other: &String| other.strip_prefix(key).is_some_and(|rest| rest.starts_with('-'));
+        let own: Vec<String> = annotations.keys().filter(|other| is_own(other)).cloned().collect();
+        for key in own {
+            for (version, fields) in parse(annotations.remove(&key)) {
+                let Value::Object(fields) = fields else { continue };
+                let Value::Object(all) = kept.0.entry(version).or_insert_with(|| json!({})) else { continue };
+                for (pointer, field) in fields.into_iter().filter(|(it, field)| is_unsayable(it, field)) {
+                    merge(all.entry(pointer).or_insert(Value::Null), field);
+                }
+            }
+        }
+        kept
     }
 
-    /// Returns the annotation, if there is anything to keep.
-    pub(super) fn text(&self) -> Option<String> {
-        (!self.0.is_empty()).then(|| Value::Object(self.0.clone()).to_string())
+    /// Returns the annotations, with their keys.
+    pub(super) fn annotations(&self, key: &str) -> Vec<(String, Value)> {
+        let (mut common, mut annotations) = (Map::new(), Vec::new());
+        for (version, fields) in &self.0 {
+            let Value::Object(fields) = fields else { continue };
+            let (own, others): (Vec<_>, Vec<_>) =
+                fields.iter().partition(|(pointer, field)| is_unsayable(pointer, field));
+            if !others.is_empty() {
+                let others = others.into_iter().map(|(pointer, field)| (pointer.clone(), field.clone()));
+                common.insert(version.clone(), Value::Object(others.collect()));
+            }
+            for (pointer, field) in own {
+                let others = field.get("while").cloned().unwrap_or_default();
+                for (path, value) in leaves(field.get("value").unwrap_or(&Value::Null)) {
+                    let key = format!("{key}-{:016x}", hash_of(&format!("{version} {pointer}{path}")));
+                    let field = json!({version: {pointer: {"value": value, "while": others}}});
+                    annotations.push((key, field.to_string().into()));
+                }
+            }
+        }
+        if !common.is_empty() {
+            annotations.push((key.to_owned(), Value::Object(common).to_string().into()));
+        }
+        annotations
     }
 
     /// Takes out what is kept for a version, and returns an object of this version with it, where the values stand that it
@@ -82,6 +119,50 @@ impl Kept {
             self.0.insert(version.to_owned(), Value::Object(fields));
         }
     }
+}
+
+fn parse(annotation: Option<Value>) -> Map<String, Value> {
+    let text = annotation.as_ref().and_then(Value::as_str);
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// Returns true if the version that has the annotation cannot say a field at all: the field has a value, and is absent there.
+fn is_unsayable(pointer: &str, field: &Value) -> bool {
+    field.get("value").is_some()
+        && field.pointer("/while").and_then(|it| it.get(pointer)) == Some(&Value::Null)
+}
+
+/// Returns the leaves of a value, each with its path and as a value that has this leaf alone.
+fn leaves(value: &Value) -> Vec<(String, Value)> {
+    let Some(fields) = value.as_object().filter(|fields| !fields.is_empty()) else {
+        return vec![(String::new(), value.clone())];
+    };
+    let of_field = |(key, value): (&String, &Value)| {
+        let key = key.clone();
+        let wrapped =
+            move |(path, leaf): (String, Value)| (format!("/{}{path}", escaped(&key)), json!({&key: leaf}));
+        leaves(value).into_iter().map(wrapped)
+    };
+    fields.iter().flat_map(of_field).collect()
+}
+
+/// Adds the fields of a value to another one.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// Returns the FNV-1a hash of a text, which is the same in all versions of the program.
+fn hash_of(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Returns true if a field may come from the annotation, which any client can write: none of the type and of the metadata

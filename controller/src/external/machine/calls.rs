@@ -18,6 +18,9 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::time::{Instant, timeout_at};
 
+/// The most that the keys and values of all annotations of an object may have in the API server.
+const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+
 impl<E: External> Machine<E> {
     pub(super) fn request<'a>(
         &self,
@@ -280,7 +283,8 @@ impl<E: External> Machine<E> {
         Ok(Progress::Deleted)
     }
 
-    /// Writes or removes the annotation with the spec that was last applied.
+    /// Writes or removes the annotation with the spec that was last applied. A spec for which the annotations have no room is known by
+    /// its hash in the status.
     pub(super) async fn write_last_applied(
         &self,
         spec: Option<Value>,
@@ -294,7 +298,18 @@ impl<E: External> Machine<E> {
             object.external_mut().completed_spec = Some(hash_of(spec));
         }
         let name = format!("{}/{LAST_APPLIED}", group::<E>());
-        let patch = json!({"metadata": {"annotations": {name: spec.map(|spec| spec.to_string())}}});
+        let others = object.annotations().iter().filter(|(key, _)| **key != name);
+        let taken: usize = others.map(|(key, value)| key.len() + value.len()).sum();
+        let text = spec.map(|spec| spec.to_string());
+        let has_room = |text: &String| taken + name.len() + text.len() <= ANNOTATIONS_BYTES_MAX;
+        if let Some(text) = text.as_ref().filter(|text| !has_room(text)) {
+            let message = format!(
+                "the spec has {} bytes, for which annotation {name} has no room: a later version of the program applies it once more",
+                text.len()
+            );
+            context.events.publish(object, None, EventType::Normal, "LastAppliedNotKept", message);
+        }
+        let patch = json!({"metadata": {"annotations": {&name: text.filter(has_room)}}});
         self.write_metadata(patch, object, context).await.map(|_| ())
     }
 }

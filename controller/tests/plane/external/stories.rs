@@ -3,8 +3,9 @@
 use super::service::Fault;
 use super::{MS, Storage, quick};
 use crate::storage::{Bucket, Folder};
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kubebid_controller::conditions::is_true;
 use kubebid_controller::external::transition::State;
 use kubebid_controller::external::{ExternalStatus, Managed as _, Timing};
@@ -557,6 +558,53 @@ async fn all_dependencies_are_waited_for_and_a_cycle_is_named() {
     assert_eq!(head.external().unwrap().message, expected);
     storage.story.patch::<Folder>("tail", json!({"spec": {"after": []}})).await;
     storage.until::<Folder>("head", State::Succeeded).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_goes_after_those_that_depend_on_it() {
+    let storage = Storage::begin("dependents").await;
+    storage.bucket("a").await;
+    storage.folder("first", "a", json!({})).await;
+    storage.folder("last", "a", json!({"after": ["first"]})).await;
+    storage.until::<Folder>("last", State::Succeeded).await;
+    let first = storage.delete::<Folder>("first").await;
+    let waiting = storage.until_reason::<Folder>("first", "WaitingForOthers").await;
+    let message = &waiting.external().unwrap().message;
+    assert!(message.contains("Folder dependents/last depends on it"), "{message}");
+    assert!(storage.service.spec(&storage.folder_id("first")).is_some());
+    storage.delete_whole::<Folder>("last").await;
+    storage.until_gone::<Folder>("first", &first).await;
+    assert_eq!(storage.service.count("folders/"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_a_dependency_that_has_only_to_be_there() {
+    let storage = Storage::begin("secret").await;
+    storage.bucket("a").await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    storage.folder("f", "a", json!({"key": "k"})).await;
+    let waiting = storage.until_reason::<Folder>("f", "DependencyMissing").await;
+    assert_eq!(waiting.external().unwrap().message, "Secret secret/k does not exist");
+    let secret = json!({"metadata": {"name": "k", "namespace": "secret"}});
+    let secret: Secret = serde_json::from_value(secret).unwrap();
+    storage.story.api::<Secret>().create(&PostParams::default(), &secret).await.unwrap();
+    storage.until::<Folder>("f", State::Succeeded).await;
+    storage.story.api::<Secret>().delete("k", &DeleteParams::default()).await.unwrap();
+    storage.until_reason::<Folder>("f", "DependencyMissing").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_for_which_the_annotations_have_no_room_succeeds_and_is_said_to_be_large() {
+    let storage = Storage::begin("large").await;
+    let spec = json!({"size": 1, "region": "x".repeat(300 << 10)});
+    storage.bucket_with("a", json!({}), spec).await;
+    let bucket = storage.until::<Bucket>("a", State::Succeeded).await;
+    assert!(!bucket.annotations().contains_key("storage.example.com/last-applied-spec"));
+    storage.until_event("a", "LastAppliedNotKept").await;
+    // A change is still noticed.
+    storage.patch_bucket("a", json!({"spec": {"size": 2}})).await;
+    storage.until::<Bucket>("a", State::Succeeded).await;
+    assert_eq!(storage.service.spec(&storage.bucket_id("a")).unwrap()["size"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

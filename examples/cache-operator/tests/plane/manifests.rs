@@ -20,9 +20,16 @@ fn the_definition_is_what_the_program_prints() {
     );
 }
 
-/// Rights that this story is too short for: to write the next authority, after twenty days, and to count the same event again,
-/// after more than two minutes and less than six.
-const UNSEEN: [&str; 2] = ["patch /secrets", "patch events.k8s.io/events"];
+/// Rights that no request of this story shows: to write the next authority, after twenty days, to count the same event again, after
+/// more than two minutes and less than six, and those that the admission plugin OwnerReferencesPermissionEnforcement asks for.
+const UNSEEN: [&str; 6] = [
+    "delete /configmaps",
+    "delete /services",
+    "delete apps/statefulsets",
+    "patch /secrets",
+    "patch events.k8s.io/events",
+    "update infra.archon.dev/caches/finalizers",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
@@ -39,6 +46,15 @@ async fn the_rights_of_the_manifests_are_enough_and_not_too_many() {
     story.until_phase("shop", Phase::Ready).await;
     story.patch::<Service>("shop-cache", json!({"spec": {"selector": null}})).await;
     story.until::<Service>("shop-cache", |it| it.spec.as_ref().unwrap().selector.is_some()).await;
+    // Its owner had an older version.
+    let owners = |it: &Service| it.metadata.owner_references.clone().unwrap_or_default();
+    let service = story.until::<Service>("shop-cache", |_| true).await;
+    let mut older = owners(&service);
+    older[0].api_version = "infra.archon.dev/v1alpha1".to_owned();
+    story.patch::<Service>("shop-cache", json!({"metadata": {"ownerReferences": older}})).await;
+    let is_new =
+        |it: &Service| owners(it).iter().all(|owner| owner.api_version == "infra.archon.dev/v1beta1");
+    story.until::<Service>("shop-cache", is_new).await;
     story.patch::<ConfigMap>("shop-cache", json!({"data": null})).await;
     story.until::<ConfigMap>("shop-cache", |it| it.data.is_some()).await;
     story.patch::<StatefulSet>("shop-cache", json!({"spec": {"replicas": 0}})).await;

@@ -202,6 +202,8 @@ impl Story {
 
     async fn on(plane: &'static Plane, namespace: &'static str) -> Story {
         plane.get(&["create", "namespace", namespace]);
+        // As a careful cluster has it.
+        plane.get(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"]);
         let folder = tempfile::tempdir().unwrap();
         let account = operator::account(plane, namespace, folder.path());
         let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();

@@ -37,7 +37,8 @@ impl Server {
     /// Asks the server over the network, as a client does. Returns what it answers, or its complaint.
     fn query(&self, password: &str, sql: &str) -> Result<String, String> {
         let client = format!("MYSQL_PWD='{password}' exec mysql -h 127.0.0.1 -u root -N -e '{sql}'");
-        let output = self.kubelet.exec(self.story.namespace, "shop-0", "mysql", &["sh", "-c", &client]);
+        let asked = self.kubelet.exec(self.story.namespace, "shop-0", "mysql", &["sh", "-c", &client]);
+        let output = asked.ok_or("its container does not run")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }

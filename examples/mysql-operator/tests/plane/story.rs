@@ -124,6 +124,8 @@ impl Story {
 
     async fn on(plane: &'static Plane, namespace: &'static str) -> Story {
         plane.get(&["create", "namespace", namespace]);
+        // As a careful cluster has it.
+        plane.get(&["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"]);
         let folder = tempfile::tempdir().unwrap();
         let account = account(plane, namespace, "mysql-operator", folder.path());
         Story { plane, namespace, client: client(plane).await, account, operator: None, folder, _end: None }

@@ -5,7 +5,7 @@ use crate::api::{BidNode, BidSlotStatus};
 use crate::plan::bidnode::ObservedSlot;
 use crate::plan::demand::Demand;
 use crate::plan::scope::Scope;
-use crate::plan::slot::{AllocationView, Limits, Notice, PriceToStay, plan};
+use crate::plan::slot::{AllocationView, BidWithoutStatus, Limits, Notice, PriceToStay, plan};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +65,8 @@ fn observation(second: i64, status: BidSlotStatus, has: GangBid, members: Vec<Me
         price_to_stay: PriceToStay::NotAsked,
         peers: None,
         pods: Vec::new(),
+        bid_without_status: BidWithoutStatus::None,
+        other_drains: 0,
         machine_gone: false,
         is_turn_of_unknown: true,
         gang: Some(gang),
@@ -316,6 +318,7 @@ fn a_gang_has_one_gang_slot_and_gives_up_a_member_that_is_not_ready_for_long() {
             most_nodes: NODES as usize,
             observed_min_nodes: Some(NODES),
             is_new_generation: false,
+            disruption: None,
             empty_after: SignedDuration::from_mins(10),
             unhealthy_after: SignedDuration::from_mins(5),
             slots,

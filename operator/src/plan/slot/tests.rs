@@ -81,6 +81,8 @@ fn observation(status: &BidSlotStatus, bid: BidState, node: Option<NodeView>) ->
         price_to_stay: PriceToStay::NotAsked,
         peers: None,
         pods: Vec::new(),
+        bid_without_status: BidWithoutStatus::None,
+        other_drains: 0,
         machine_gone: false,
         gang: None,
         regroups: false,
@@ -320,18 +322,15 @@ fn a_bid_that_the_engine_forgot_leaves_the_pods_time_to_move() {
 #[test]
 fn nodes_whose_bids_the_engine_does_not_know_go_a_fifth_at_a_time() {
     let key = |number: usize| SlotKey { name: format!("gpu-{number}"), ..SlotKey::default() };
-    let turns =
-        |slots: &[UnknownSlot]| (0..9).filter(|number| is_turn_of_unknown(&key(*number), slots)).count();
+    let is_turn =
+        |number, slots: &[UnknownSlot]| is_turn_of_unknown(&key(number), slots, most_unknown(slots.len()));
+    let turns = |slots: &[UnknownSlot]| (0..9).filter(|number| is_turn(*number, slots)).count();
     let all: Vec<_> = (0..9).map(|number| UnknownSlot::Waits(key(number))).collect();
     assert_eq!(turns(&all), 1);
     let of_eleven: Vec<_> = all.iter().cloned().chain([UnknownSlot::Known, UnknownSlot::Known]).collect();
     assert_eq!(turns(&of_eleven), 2);
     let one_leaves: Vec<_> = of_eleven.iter().skip(1).cloned().chain([UnknownSlot::Leaves]).collect();
-    assert_eq!(
-        (turns(&one_leaves), is_turn_of_unknown(&key(1), &one_leaves)),
-        (2, true),
-        "slot 0 is gone from the list"
-    );
+    assert_eq!((turns(&one_leaves), is_turn(1, &one_leaves)), (2, true), "slot 0 is gone from the list");
     let mut s = status(SlotPhase::Ready);
     s.lost_time = Some(Time(at(0)));
     let later = Observation { is_turn_of_unknown: false, ..observation(&s, BidState::Unknown, node()) };
@@ -478,4 +477,16 @@ fn the_engine_says_why_an_allocation_ended_unless_the_slot_gave_it_back() {
     assert_eq!(end(RELEASED, Some("ScaleDown")), (SlotPhase::Released, "ScaleDown".into()));
     assert_eq!(end(RELEASED, Some("MachineLate")), (SlotPhase::Failed, "MachineLate".into()));
     assert_eq!(end(RELEASED, None), (SlotPhase::Released, RELEASED.into()));
+}
+
+#[test]
+fn a_slot_whose_status_is_lost_goes_on_with_its_live_bid() {
+    let lost = |bid_without_status| {
+        let fresh = observation(&status(SlotPhase::Pending), BidState::NotListed, None);
+        next(&Observation { bid_without_status, ..fresh })
+    };
+    assert!(matches!(lost(BidWithoutStatus::None), Step::Begin { .. }));
+    assert_eq!(lost(BidWithoutStatus::NotListed), Step::Wait(SHORT_WAIT));
+    let (bid, ceiling_micros) = (BID, CEILING);
+    assert_eq!(lost(BidWithoutStatus::Bid { bid, ceiling_micros }), Step::Adopt { bid, ceiling_micros });
 }
