@@ -28,6 +28,5 @@ pub async fn write_journal(
         leadership.writer.append(&batch).await.expect("nobody else writes");
         head = batch.end();
     }
-    store.close().await;
-    Ok(())
+    store.close().await
 }

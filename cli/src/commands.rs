@@ -24,6 +24,7 @@ mod node_data;
 mod offer;
 mod price;
 mod projections;
+mod restore;
 mod serve;
 mod store;
 mod token;
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     Journal(journal::Journal),
     /// Copy an embedded store, also while an engine runs on it
     Backup(backup::Backup),
+    /// Make an embedded store of a backup
+    Restore(restore::Restore),
     /// The store of an engine: who may read its tables
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -136,6 +139,7 @@ impl Command {
             Command::Inject(command) => command.run(&connection.open()?, &connection.tool()).await,
             Command::Journal(command) => command.run().await,
             Command::Backup(command) => command.run().await,
+            Command::Restore(command) => command.run().await,
             Command::Store(command) => command.run().await,
             Command::Projections(command) => command.run().await,
             Command::Bench(command) => command.run(connection).await,

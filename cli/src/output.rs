@@ -295,6 +295,12 @@ pub(crate) fn usd(micros: Option<u64>) -> String {
     or_dash(micros.map(|micros| format!("${}", Dollars(micros))))
 }
 
+/// An amount that may be negative, with its unit.
+pub(crate) fn signed_usd(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    format!("{sign}${}", Dollars(micros.unsigned_abs()))
+}
+
 /// `key=value`, with commas.
 pub(crate) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     let pairs: Vec<_> = pairs.into_iter().map(|(key, value)| format!("{key}={value}")).collect();

@@ -30,6 +30,6 @@ macro_rules! keyed {
 
 keyed! {
     PlaceBidRequest AmendBidRequest CancelBidRequest
-    PutOfferRequest WithdrawUnitRequest ReportUnitLostRequest ResumeUnitsRequest
+    PutOfferRequest WithdrawUnitRequest ReportUnitLostRequest ResumeUnitsRequest FundAccountRequest SetBudgetRequest
     ReportReadyRequest ReleaseAllocationRequest
 }

@@ -78,7 +78,7 @@ methods! {
     /// Explains why a bid did not fill, or why a node was taken away.
     safe "EventService/Explain" explain(ExplainRequest) -> ExplainResponse;
 
-    /// Returns the account of the caller, and what counts against its limits.
+    /// Returns the account of the caller, what counts against its limits, and what it can spend.
     safe "AccountService/GetAccount" get_account(GetAccountRequest) -> GetAccountResponse;
 
     /// Returns a page of charges; [`Client::all`] reads all pages.
@@ -100,6 +100,12 @@ methods! {
     safe "AdminService/PutAccount" put_account(PutAccountRequest) -> PutAccountResponse;
     /// Returns a page of accounts; [`Client::all`] reads all pages.
     safe "AdminService/ListAccounts" list_accounts(ListAccountsRequest) -> ListAccountsResponse;
+    /// Changes the funds of an account.
+    keyed "AdminService/FundAccount" fund_account(FundAccountRequest) -> FundAccountResponse;
+    /// Sets or ends the monthly budget of an account.
+    keyed "AdminService/SetBudget" set_budget(SetBudgetRequest) -> SetBudgetResponse;
+    /// Sets the time between two renewals of funded accounts.
+    safe "AdminService/SetRenewal" set_renewal(SetRenewalRequest) -> SetRenewalResponse;
     /// Makes a token. Not tried again once it may have been made: its secret would be unknown.
     once "AdminService/CreateToken" create_token(CreateTokenRequest) -> CreateTokenResponse;
     /// Returns a page of tokens; [`Client::all`] reads all pages.

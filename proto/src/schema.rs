@@ -23,6 +23,10 @@ const PACKAGE: &str = ".kubebid.auction.v1.";
 
 /// Digits of an integer in a request. The largest integer of 64 bits has twenty digits, so nineteen always fit.
 const UINT64: &str = "^[0-9]{1,19}$";
+/// Digits of an integer that may be negative.
+const INT64: &str = "^-?[0-9]{1,19}$";
+/// The largest amount of a request that may be negative, in micro-dollars.
+const SIGNED_MOST: i64 = 1_000_000_000_000_000_000;
 /// Matches text without control characters.
 const PLAIN: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
 /// Matches the name that a request gives to something.
@@ -51,11 +55,13 @@ const NODE_CONFIG: usize = 4 * 16_384usize.div_ceil(3);
 const REQUIRED: &str = "Required";
 
 /// The fields of requests that have a pattern of their own.
-const PATTERNS: [(&str, &str); 10] = [
+const PATTERNS: [(&str, &str); 12] = [
     ("PlaceBidRequest.instance_type", NAME_OR_NONE),
     ("QuoteBidRequest.instance_type", NAME_OR_NONE),
     ("PutAccountRequest.name", NAME),
     ("CreateTokenRequest.account", NAME),
+    ("FundAccountRequest.account", NAME),
+    ("SetBudgetRequest.account", NAME),
     ("InstanceType.name", NAME),
     ("OpenMarketRequest.market", MARKET),
     ("CloseMarketRequest.market", MARKET),
@@ -107,6 +113,8 @@ fn example(field: &str) -> Option<Value> {
         "min_charge_us" => "60000000",
         "bar_us" => "3600000000",
         "duration_us" => "1800000000",
+        "renewal_us" => "300000000",
+        "runway_us" => "86400000000",
         "node_time_us" => "7200000000",
         _ if field.ends_with("_us") => "1767225600000000",
         _ if field.ends_with("_micros") => "2500000",
@@ -283,6 +291,16 @@ fn one(
             .schema_type(Type::String)
             .format(Some(SchemaFormat::Custom("uint64".into())))
             .pattern(Some("^[0-9]{1,20}$")),
+        Kind::Int64 if is_read => object
+            .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(-SIGNED_MOST))
+            .maximum(Some(SIGNED_MOST))
+            .pattern(Some(INT64)),
+        Kind::Int64 => object
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .pattern(Some(INT64)),
         Kind::Uint32 => object
             .schema_type(Type::Integer)
             .format(Some(SchemaFormat::Custom("uint32".into())))
@@ -303,7 +321,6 @@ fn one(
             .max_length(is_read.then_some(NODE_CONFIG)),
         Kind::Double
         | Kind::Float
-        | Kind::Int64
         | Kind::Int32
         | Kind::Fixed64
         | Kind::Fixed32

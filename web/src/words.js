@@ -10,6 +10,7 @@ const UNFILLED = {
   BELOW_FLOOR: 'your ceiling is below the floor, the least that a provider asks',
   BELOW_NEEDED_CEILING: 'your ceiling is too low to outbid the bids that hold the nodes',
   MINIMUM_NOT_MET: 'some nodes could be had, but not as many at once',
+  NO_FUNDS: 'your account cannot pay for it at this ceiling: “Money” shows what is left',
   WAITING_FOR_PROTECTED_NODE: 'the node that your ceiling would take is still protected for its holder',
 };
 
@@ -23,6 +24,8 @@ const ENDS = {
   UNIT_LOST: 'the machine was lost',
   START_TIMEOUT: 'never reported ready',
   CLAIM_DROPPED: 'a claim was given up',
+  FUNDS: 'the account cannot pay for longer',
+  OTHER: 'its tenant has to give it up',
 };
 
 /** @type {Record<string, string>} */
@@ -36,6 +39,7 @@ const REFUSALS = {
   BELOW_RESERVE: 'The ceiling is below the reserve of a node that the bid holds.',
   ENDED: 'The node has ended already.',
   CLOSED: 'The bid is closed already.',
+  NO_FUNDS: 'The account cannot pay for the nodes of this bid at that ceiling. “Money” shows what is left.',
   NOT_A_GANG: 'Only a bid that waits for several nodes at once is regrouped.',
   NOT_RESTING: 'The unit does not rest.',
   MARKET_CLOSED: 'The market is closed: it takes no new bids and no more units.',

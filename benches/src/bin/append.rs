@@ -57,6 +57,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let [p50, p99] = [50, 99].map(|percent| times[(times.len() - 1) * percent / 100]);
         println!("{size:>8} {rate:>10.0} {:>12.0} {p50:>9.2} {p99:>9.2}", rate * size as f64);
     }
-    store.close().await;
+    store.close().await.expect("the file is complete");
     Ok(())
 }

@@ -92,7 +92,7 @@ async fn replay(options: &StoreOptions) -> Result<Exchange, Box<dyn Error>> {
             }
         }
     }
-    store.close().await;
+    store.close().await.expect("the file is complete");
     Ok(exchange)
 }
 

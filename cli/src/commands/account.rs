@@ -1,11 +1,16 @@
 //! `kubebid account`
 
-use crate::args::Limit;
+use crate::args::{Key, Limit};
 use crate::config::Context;
 use crate::failure::Failure;
-use crate::output::{List, View, dollars, money, number, or_dash, text};
+use crate::output::{List, Sheet, View, dollars, money, number, or_dash, signed_usd, text, usd};
+use crate::time::Span;
 use clap::{Args, Subcommand};
-use kubebid_client::v1::{Account, AccountLimits, ListAccountsRequest, PutAccountRequest};
+use kubebid_client::v1::fund_account_request::Change;
+use kubebid_client::v1::{
+    Account, AccountLimits, FundAccountRequest, Funds, GetAccountRequest, GetAccountResponse,
+    ListAccountsRequest, PutAccountRequest, SetBudgetRequest,
+};
 use kubebid_client::{Client, Dollars};
 
 #[derive(Subcommand)]
@@ -20,6 +25,40 @@ Examples:
   kubebid --as admin account put acme --open-bids 100 --nodes-wanted 500 --max-ceiling 50
   kubebid --as admin account put acme --reset --nodes-wanted 500")]
     Put(Put),
+    /// Give an account funds, which it can never overspend, as administrator
+    #[command(after_help = "\
+An account without funds or a budget is unlimited. With its first funds it can spend what it was given and
+no more, to the micro-dollar: a node is taken only while its next ten minutes at the bid's ceiling are
+covered, and gets notice in time when the rest is not. Funds are no refund: charges are final.
+
+Examples:
+  kubebid --as admin account fund acme 5000           # 5,000 more
+  kubebid --as admin account fund acme 200 --set      # 200 left to spend from now on
+  kubebid --as admin account fund acme 150 --cut      # 150 less
+  kubebid --as admin account fund acme --unlimited    # as before its first funds")]
+    Fund(Fund),
+    /// Give an account a monthly budget, or end it, as administrator
+    #[command(after_help = "\
+At the first instant of each month, in UTC, what is left to spend is set to the amount, or grows by it with
+--roll-over. An account without funds can spend the amount at once; another one keeps its funds until the
+next month begins.
+
+Examples:
+  kubebid --as admin account budget acme --monthly 5000
+  kubebid --as admin account budget acme --monthly 5000 --roll-over
+  kubebid --as admin account budget acme --none")]
+    Budget(Budget),
+    /// Show what an account can spend, and what counts against its limits
+    #[command(after_help = "\
+Without a name: your own. Another one as administrator.
+
+Examples:
+  kubebid account show
+  kubebid --as admin account show acme")]
+    Show {
+        /// The account [default: that of the token]
+        name: Option<String>,
+    },
     /// List accounts by name, as administrator
     #[command(visible_alias = "ls")]
     List {
@@ -77,6 +116,68 @@ impl Put {
     }
 }
 
+#[derive(Args)]
+pub(crate) struct Fund {
+    /// The account
+    name: String,
+    /// Dollars to add
+    #[arg(value_name = "DOLLARS", required_unless_present = "unlimited", conflicts_with = "unlimited")]
+    amount: Option<Dollars>,
+    /// The account has this much left to spend, whatever its nodes have cost so far
+    #[arg(long, conflicts_with_all = ["cut", "unlimited"])]
+    set: bool,
+    /// Take the amount away; what nodes reserve stays theirs, and none is taken until the rest is above 0
+    #[arg(long, conflicts_with = "unlimited")]
+    cut: bool,
+    /// The account has no funds and no budget any more, and spends as its bids say
+    #[arg(long)]
+    unlimited: bool,
+    #[command(flatten)]
+    key: Key,
+}
+
+impl Fund {
+    fn request(self) -> Result<FundAccountRequest, Failure> {
+        let change = match self.amount {
+            None => Change::Unlimited(true),
+            Some(amount) if self.set => Change::SetMicros(signed(amount)?),
+            Some(amount) if self.cut => Change::AddMicros(-signed(amount)?),
+            Some(amount) => Change::AddMicros(signed(amount)?),
+        };
+        Ok(FundAccountRequest { client_key: self.key.key, account: self.name, change: Some(change) })
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Budget {
+    /// The account
+    name: String,
+    /// Dollars of each month
+    #[arg(long, value_name = "DOLLARS", required_unless_present = "none")]
+    monthly: Option<Dollars>,
+    /// Keep what is left at the end of a month
+    #[arg(long, requires = "monthly")]
+    roll_over: bool,
+    /// End the budget; the funds stay
+    #[arg(long, conflicts_with = "monthly")]
+    none: bool,
+    #[command(flatten)]
+    key: Key,
+}
+
+impl Budget {
+    fn request(self) -> Result<SetBudgetRequest, Failure> {
+        let monthly_micros = self.monthly.map(signed).transpose()?;
+        let Budget { name: account, roll_over, key: Key { key: client_key }, .. } = self;
+        Ok(SetBudgetRequest { client_key, account, monthly_micros, roll_over })
+    }
+}
+
+/// Returns an amount of dollars as the API has funds.
+fn signed(Dollars(micros): Dollars) -> Result<i64, Failure> {
+    i64::try_from(micros).map_err(|_| Failure::usage("that is more money than there is"))
+}
+
 /// Returns the limits of an account; the defaults if there is no such account.
 async fn limits_of(client: &Client, name: &str) -> Result<AccountLimits, Failure> {
     let accounts = client.all(ListAccountsRequest::default()).await?.accounts;
@@ -96,6 +197,20 @@ impl Accounts {
                 let answer = client.put_account(request).await?;
                 out.answer(&answer, |_| format!("put the account {}", put.name))
             }
+            Accounts::Fund(fund) => {
+                let name = fund.name.clone();
+                let answer = client.fund_account(fund.request()?).await?;
+                out.answer(&answer, |_| format!("{name}: {}", in_short(answer.funds.as_ref())))
+            }
+            Accounts::Budget(budget) => {
+                let name = budget.name.clone();
+                let answer = client.set_budget(budget.request()?).await?;
+                out.answer(&answer, |_| format!("{name}: {}", in_short(answer.funds.as_ref())))
+            }
+            Accounts::Show { name } => {
+                let answer = client.get_account(GetAccountRequest { account: name, min_seq: 0 }).await?;
+                out.answer(&answer, |view| sheet(&answer, view))
+            }
             Accounts::List { limit } => {
                 let answer = client.first(ListAccountsRequest::default(), limit.count()).await?;
                 out.answer(&answer, |view| list(&answer.accounts, view))?;
@@ -104,6 +219,54 @@ impl Accounts {
             }
         }
     }
+}
+
+/// Says what an account can spend, in one line.
+fn in_short(funds: Option<&Funds>) -> String {
+    let Some(funds) = funds else { return "unlimited".to_owned() };
+    let (left, available) = (signed_usd(funds.funds_micros), signed_usd(funds.available_micros));
+    let budget = funds.budget.map_or_else(String::new, |budget| {
+        let kept = if budget.roll_over { ", and what is left" } else { "" };
+        format!("; {} a month{kept}", signed_usd(budget.monthly_micros))
+    });
+    format!("{left} of funds, {available} available{budget}")
+}
+
+/// Shows an account: its limits, and its funds if it has any.
+pub(crate) fn sheet(answer: &GetAccountResponse, view: &View) -> String {
+    let limits = answer.limits.unwrap_or_default();
+    let of = |used: u64, most: Option<u32>| format!("{used} of {}", most.unwrap_or(u32::MAX));
+    let roles: Vec<_> = answer.roles().map(|role| role.as_str_name().to_lowercase()).collect();
+    let mut sheet = Sheet::new(view);
+    sheet
+        .line("account", &answer.name)
+        .line("roles", roles.join(", "))
+        .line("bids that search", of(answer.open_bids, limits.open_bids))
+        .line("nodes wanted", of(answer.nodes_wanted, limits.nodes_wanted))
+        .line("units offered", of(answer.units_offered, limits.units_offered))
+        .some(
+            "highest ceiling",
+            limits.ceiling_micros.filter(|most| *most < i64::MAX.unsigned_abs()).map(|most| usd(Some(most))),
+        )
+        .some("requests a second", limits.requests_per_second)
+        .some("commands a day", limits.commands_per_day);
+    let Some(funds) = &answer.funds else {
+        return sheet.line("funds", "unlimited").text();
+    };
+    sheet
+        .line("funds", signed_usd(funds.funds_micros))
+        .line("reserved", signed_usd(funds.reserved_micros))
+        .line("available", signed_usd(funds.available_micros))
+        .line("cost per hour", usd(Some(funds.cost_per_hour_micros)))
+        .some("lasts for", funds.runway_us.map(Span))
+        .some("next renewal", funds.next_renewal_us.map(|at| view.when(at)));
+    if let Some(budget) = &funds.budget {
+        let what = if budget.roll_over { "added to what is left" } else { "set" };
+        sheet
+            .line("monthly budget", format!("{}, {what}", signed_usd(budget.monthly_micros)))
+            .line("next month", view.when(budget.next_month_us));
+    }
+    sheet.text()
 }
 
 fn list(accounts: &[Account], view: &View) -> String {

@@ -335,8 +335,8 @@ fn price(allocation: &Allocation) -> String {
     let notice = allocation.notice.as_ref().filter(|_| allocation.ended_at_us.is_none());
     match notice.map(Notice::reason) {
         None => price,
-        Some(Reason::Outbid) => format!("{price}, frozen until the notice ends"),
-        Some(Reason::CapacityWithdrawn | Reason::ReserveRaised | Reason::Unspecified) => {
+        Some(Reason::Outbid | Reason::Funds) => format!("{price}, frozen until the notice ends"),
+        Some(Reason::CapacityWithdrawn | Reason::ReserveRaised | Reason::Other | Reason::Unspecified) => {
             format!("{price}, which does not rise until the notice ends")
         }
     }

@@ -64,7 +64,7 @@ impl Login {
         if let Some(file) = &ca_file {
             builder = builder.ca_file(file.clone());
         }
-        let account = builder.build()?.get_account(GetAccountRequest {}).await?;
+        let account = builder.build()?.get_account(GetAccountRequest::default()).await?;
         let context = profile.contexts.entry(name.clone()).or_default();
         context.endpoint.clone_from(&endpoint);
         context.ca_file = ca_file;

@@ -259,7 +259,7 @@ async fn people(
 
 async fn token_works_for(account: &str, endpoint: &str, token: &str) -> bool {
     let Ok(client) = client(endpoint, token) else { return false };
-    client.get_account(GetAccountRequest {}).await.is_ok_and(|answer| answer.name == account)
+    client.get_account(GetAccountRequest::default()).await.is_ok_and(|answer| answer.name == account)
 }
 
 async fn participants(admin: &Client, endpoint: &str) -> Result<Clients, Failure> {

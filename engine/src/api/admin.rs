@@ -13,7 +13,7 @@ use crate::wire::echo::quoted;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{admin, command, page, text};
 use kubebid_core::Command;
-use kubebid_core::units::Micros;
+use kubebid_core::units::{AccountName, Micros};
 use kubebid_proto::v1;
 
 impl Api {
@@ -109,6 +109,41 @@ impl Api {
             accounts.into_iter().map(|account| (account.name.clone(), admin::account_message(account)));
         let (accounts, next_page_token) = page::fit(accounts, end);
         Ok(v1::ListAccountsResponse { accounts, next_page_token })
+    }
+
+    /// FundAccount: changes the funds of an account (R19).
+    pub async fn fund_account(
+        &self,
+        caller: &Caller,
+        request: v1::FundAccountRequest,
+    ) -> Result<v1::FundAccountResponse, ApiError> {
+        let account = AccountName::new(&request.account);
+        let done = self.execute(caller, command::fund_account(request)?).await?;
+        let funds = self.funds_of(account).await?;
+        Ok(v1::FundAccountResponse { seq: done.seq, repeated: done.repeated, funds })
+    }
+
+    /// SetBudget: sets the monthly budget of an account, or ends it (R19).
+    pub async fn set_budget(
+        &self,
+        caller: &Caller,
+        request: v1::SetBudgetRequest,
+    ) -> Result<v1::SetBudgetResponse, ApiError> {
+        let account = AccountName::new(&request.account);
+        let done = self.execute(caller, command::set_budget(request)?).await?;
+        let funds = self.funds_of(account).await?;
+        Ok(v1::SetBudgetResponse { seq: done.seq, repeated: done.repeated, funds })
+    }
+
+    /// SetRenewal: sets the time between two renewals of funded accounts (R19).
+    pub async fn set_renewal(
+        &self,
+        caller: &Caller,
+        request: v1::SetRenewalRequest,
+    ) -> Result<v1::SetRenewalResponse, ApiError> {
+        let renewal = Micros(command::number("renewal_us", request.renewal_us)?);
+        let done = self.execute_unkeyed(caller, Command::SetRenewal { renewal }).await?;
+        Ok(v1::SetRenewalResponse { seq: done.seq })
     }
 
     /// CreateToken: creates a token. Its secret is in this answer only; the store keeps the hash.

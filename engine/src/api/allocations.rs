@@ -48,10 +48,10 @@ impl Api {
                 }
                 Ok(v1::ReportReadyResponse { seq: done.seq, repeated: false })
             }
-            Err(ApiError { code: ALREADY_READY, seq: Some(seq), .. }) if data.is_some() => {
+            Err(ApiError { code: ALREADY_READY, seq: Some(seq), repeated, .. }) if data.is_some() => {
                 // The market tells this to the parties of the node only.
                 self.compare_node_data(caller, key, seq, data.as_ref(), true).await?;
-                Ok(v1::ReportReadyResponse { seq, repeated: false })
+                Ok(v1::ReportReadyResponse { seq, repeated })
             }
             Err(error) if error.code == ENDED => {
                 let is_party = |row: &AllocationRow| is_tenant(caller, row) || is_provider(caller, row);

@@ -1,11 +1,11 @@
 //! Calls of tenants about bids: place one or a stream of them, amend one, cancel one.
 
-use super::Api;
 use super::commands::{Done, done};
+use super::{Api, Inner};
 use crate::auth::caller::Caller;
 use crate::auth::limits::{Reservation, Room};
 use crate::runtime::intake::unstamped;
-use crate::store::{Labels, NodeData, NodeDataKey};
+use crate::store::{Labels, NodeData, NodeDataKey, NodeDataKind};
 use crate::wire::lists;
 use crate::wire::status::{ApiError, Code};
 use crate::wire::{access, command};
@@ -15,6 +15,7 @@ use kubebid_core::views::BidView;
 use kubebid_core::{Command, MarketState, StampedCommand};
 use kubebid_proto::v1;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::mem;
 use std::slice;
 use std::sync::Arc;
@@ -217,14 +218,54 @@ impl Api {
             Ok(placed) => placed,
             Err(not_done) => return (0..bids).map(|_| Err(Box::new(not_done.into()))).collect(),
         };
+        let repeated = placed.iter().zip(&*beside).filter_map(|(placed, beside)| match placed {
+            Ok(done) if done.repeated => Some((done.seq, beside)),
+            Ok(_) | Err(_) => None,
+        });
+        let same = self.same_beside(repeated.collect()).await;
         for (placed, beside) in placed.iter_mut().zip(&*beside) {
             if let Ok(done) = *placed
+                && !(done.repeated && same.contains(&done.seq))
                 && let Err(error) = self.settle_beside(caller, done, beside).await
             {
                 *placed = Err(Box::new(error));
             }
         }
         placed
+    }
+
+    /// Returns the repeated bids beside which the store has just what is given, by a read of all of them at once. The
+    /// others are examined one by one.
+    async fn same_beside(&self, repeated: Vec<(u64, &Beside)>) -> BTreeSet<u64> {
+        let Inner { pending_labels, pending_node_data, .. } = &*self.0;
+        let is_pending = |bid: u64| {
+            pending_labels.get(&bid).is_some() || pending_node_data.get(&NodeDataKey::config(bid)).is_some()
+        };
+        // What is not pending before the read is in the store.
+        let written: Vec<_> = repeated.into_iter().filter(|(bid, _)| !is_pending(*bid)).collect();
+        let bids: Vec<u64> = written.iter().map(|(bid, _)| *bid).collect();
+        // One bid costs no more by itself, and a store that fails says so there.
+        if bids.len() < 2 {
+            return BTreeSet::new();
+        }
+        let (Ok(labels), Ok(configs)) =
+            (self.rows().labels_of(&bids).await, self.rows().node_data_of(NodeDataKind::Config, &bids).await)
+        else {
+            return BTreeSet::new();
+        };
+        let none = Labels::new();
+        let is_same = |(bid, given): &(u64, &Beside)| {
+            let same_config = match (configs.get(bid), &given.node_config) {
+                (Some(stored), Some(given)) => stored.seq == *bid && stored.sha256 == given.sha256,
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            same_config && *labels.get(bid).unwrap_or(&none) == given.labels
+        };
+        // A key that comes twice, with different labels, is examined each time.
+        let (same, other): (Vec<_>, Vec<_>) = written.into_iter().partition(is_same);
+        let other: BTreeSet<u64> = other.into_iter().map(|(bid, _)| bid).collect();
+        same.into_iter().map(|(bid, _)| bid).filter(|bid| !other.contains(bid)).collect()
     }
 
     /// Waits until the rows of a placed bid are written. For a repeated request, checks that what belongs to

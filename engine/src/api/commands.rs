@@ -89,6 +89,8 @@ pub(super) fn done(step: &Step) -> Result<Done, ApiError> {
         Outcome::Accepted => Ok(Done { seq: step.seq.0, at: step.at, repeated: false }),
         Outcome::Repeated { first, refusal: None } => Ok(Done { seq: first.0, at: step.at, repeated: true }),
         Outcome::Rejected(reject) => Err(refused(reject, step.seq.0)),
-        Outcome::Repeated { first, refusal: Some(reject) } => Err(refused(reject, first.0)),
+        Outcome::Repeated { first, refusal: Some(reject) } => {
+            Err(ApiError { repeated: true, ..refused(reject, first.0) })
+        }
     }
 }

@@ -44,8 +44,9 @@ impl Api {
     async fn explain_bid(&self, caller: &Caller, id: BidId) -> Result<v1::ExplainResponse, ApiError> {
         let whose = (!caller.sees_all()).then(|| caller.account.clone());
         let asked = self.engine().ask(move |exchange| {
-            let is_seen =
-                |view: &BidView| whose.is_none_or(|account| exchange.account_id(&account) == Some(view.tenant));
+            let is_seen = |view: &BidView| {
+                whose.is_none_or(|account| exchange.account_id(&account) == Some(view.tenant))
+            };
             // A bid of another account costs no search for what is in its way.
             let found = exchange.view_bid(id).filter(is_seen).map(|view| (view, exchange.obstacles(id)));
             (exchange.seq(), found)

@@ -57,6 +57,7 @@ impl Api {
             markets,
             next_page_token,
             cursor: Cursor::after(self.engine().journal_id(), seq).to_string(),
+            journal: self.engine().journal_id().to_string(),
         })
     }
 

@@ -177,6 +177,7 @@ fn touch(fact: &Fact, bids: &mut Vec<BidId>, allocations: &mut Vec<AllocationId>
         | Fact::Ready { node }
         | Fact::NoticeStarted { node, .. }
         | Fact::NoticeRescinded { node, .. }
+        | Fact::NoticeMoved { node, .. }
         | Fact::Ended { node, .. } => {
             bids.push(node.bid);
             allocations.push(node.allocation);
@@ -203,6 +204,10 @@ fn touch(fact: &Fact, bids: &mut Vec<BidId>, allocations: &mut Vec<AllocationId>
         | Fact::UnitRemoved { .. }
         | Fact::Charged { .. }
         | Fact::PriceChanged { .. }
+        | Fact::Funded { .. }
+        | Fact::BudgetSet { .. }
+        | Fact::BudgetRenewed { .. }
+        | Fact::RenewalSet { .. }
         | Fact::Rejected { .. }
         | Fact::Repeated { .. } => {}
     }

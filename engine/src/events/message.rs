@@ -7,6 +7,7 @@ pub(crate) use words::charge_reason;
 use super::commit::Step;
 use super::visibility;
 use bytes::Bytes;
+use kubebid_core::Funds;
 use kubebid_core::event::{Bidder, ChargeReason, Event, EventKind, Fact, Node, Scope};
 use kubebid_core::numbers::Numbers;
 use kubebid_core::units::{AccountName, AllocationId, BidId, MarketName, Names, Seq, UnitId};
@@ -72,7 +73,7 @@ pub struct Parties {
     pub former: Option<Party>,
     /// The provider of the offer or unit.
     pub provider: Option<AccountName>,
-    /// The account whose command was refused or repeated.
+    /// The account whose command was refused or repeated, or whose funds or budget changed.
     pub account: Option<AccountName>,
 }
 
@@ -150,8 +151,12 @@ pub fn parties(event: &Event, names: &Names) -> Parties {
         | Fact::MarketClosing { .. }
         | Fact::MarketEnded { .. }
         | Fact::PriceChanged { .. }
+        | Fact::RenewalSet { .. }
         | Fact::Rejected { .. }
         | Fact::Repeated { .. } => {}
+        Fact::Funded { account, .. }
+        | Fact::BudgetSet { account, .. }
+        | Fact::BudgetRenewed { account, .. } => parties.account = Some(names.account(*account).clone()),
         Fact::OfferPut { provider, .. } => parties.provider = Some(names.account(*provider).clone()),
         Fact::UnitAdded { unit, .. }
         | Fact::UnitLeaving { unit }
@@ -166,6 +171,7 @@ pub fn parties(event: &Event, names: &Names) -> Parties {
         | Fact::Ready { node }
         | Fact::NoticeStarted { node, .. }
         | Fact::NoticeRescinded { node, .. }
+        | Fact::NoticeMoved { node, .. }
         | Fact::Ended { node, .. } => parties.of_node(*node, names),
         Fact::Claimed { node, by, was, .. } => {
             parties.of_node(*node, names);
@@ -205,6 +211,7 @@ fn node(fact: &Fact) -> Option<Node> {
         | Fact::Ready { node }
         | Fact::NoticeStarted { node, .. }
         | Fact::NoticeRescinded { node, .. }
+        | Fact::NoticeMoved { node, .. }
         | Fact::Claimed { node, .. }
         | Fact::ClaimDropped { node, .. }
         | Fact::Ended { node, .. }
@@ -355,6 +362,13 @@ fn message_of(fact: &Fact, names: &Names) -> wire::Kind {
             unit: unit(node.unit),
             max_nodes: Some(*max_nodes),
         }),
+        Fact::NoticeMoved { node, deadline } => Kind::NoticeMoved(wire::NoticeMoved {
+            allocation: node.allocation.0,
+            bid: Some(node.bid.0),
+            tenant: Some(account(node.tenant)),
+            unit: unit(node.unit),
+            deadline_us: deadline.0,
+        }),
         Fact::Claimed { node, by, was, cause } => Kind::Claimed(wire::Claimed {
             allocation: Some(node.allocation.0),
             unit: unit(node.unit),
@@ -391,11 +405,30 @@ fn message_of(fact: &Fact, names: &Names) -> wire::Kind {
         Fact::PriceChanged { market: id, numbers: five } => {
             Kind::PriceChanged(wire::PriceChanged { market: market(*id), numbers: Some(price_numbers(five)) })
         }
+        Fact::Funded { account: id, funds } => {
+            Kind::Funded(wire::Funded { account: account(*id), funds_micros: funds.map(signed_micros) })
+        }
+        Fact::BudgetSet { account: id, monthly, roll_over, funds } => Kind::BudgetSet(wire::BudgetSet {
+            account: account(*id),
+            monthly_micros: *monthly,
+            roll_over: *roll_over,
+            funds_micros: funds.map(signed_micros),
+        }),
+        Fact::BudgetRenewed { account: id, funds } => Kind::BudgetRenewed(wire::BudgetRenewed {
+            account: account(*id),
+            funds_micros: signed_micros(*funds),
+        }),
+        Fact::RenewalSet { renewal } => Kind::RenewalSet(wire::RenewalSet { renewal_us: renewal.0 }),
         Fact::Rejected { reason } => {
             Kind::Rejected(wire::Rejected { account: None, reason: reason.code().to_owned() })
         }
         Fact::Repeated { first } => Kind::Repeated(wire::Repeated { account: None, first_seq: first.0 }),
     }
+}
+
+/// Limits funds to what a message can hold.
+pub(crate) fn signed_micros(funds: Funds) -> i64 {
+    i64::try_from(funds.0).unwrap_or(if funds.0 < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Limits an amount to what the message can hold. The projections do not accept a debit that an `int64`

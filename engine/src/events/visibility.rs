@@ -6,7 +6,7 @@ mod tests;
 use super::message::{Parties, Party};
 use kubebid_core::units::AccountName;
 use kubebid_core::{Command, EventKind, Reject};
-use kubebid_proto::v1::{self, event::Kind};
+use kubebid_proto::v1::{self, allocation::EndReason, charge, event::Kind, notice};
 
 /// The viewer of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ pub(crate) fn concerns_everyone(kind: EventKind) -> bool {
             | EventKind::MarketClosing
             | EventKind::MarketEnded
             | EventKind::PriceChanged
+            | EventKind::RenewalSet
     )
 }
 
@@ -74,7 +75,8 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
         | Kind::RulesChanged(_)
         | Kind::MarketClosing(_)
         | Kind::MarketEnded(_)
-        | Kind::PriceChanged(_) => true,
+        | Kind::PriceChanged(_)
+        | Kind::RenewalSet(_) => true,
         Kind::OfferPut(_)
         | Kind::UnitAdded(_)
         | Kind::UnitLeaving(_)
@@ -94,6 +96,13 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
         Kind::NoticeStarted(of) => {
             hide(!roles.holder, &mut of.bid, &mut of.tenant);
             hide_one(!roles.holder, &mut of.max_nodes);
+            if !roles.holder && of.reason() == notice::Reason::Funds {
+                of.set_reason(notice::Reason::Other);
+            }
+            side_of_node
+        }
+        Kind::NoticeMoved(of) => {
+            hide(!roles.holder, &mut of.bid, &mut of.tenant);
             side_of_node
         }
         Kind::NoticeRescinded(of) => {
@@ -104,6 +113,9 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
         Kind::Ended(of) => {
             hide(!roles.holder, &mut of.bid, &mut of.tenant);
             hide_one(!roles.holder, &mut of.max_nodes);
+            if !roles.holder && of.reason() == EndReason::Funds {
+                of.set_reason(EndReason::Other);
+            }
             side_of_node
         }
         Kind::Claimed(of) => {
@@ -122,9 +134,16 @@ pub fn redact(mut event: v1::Event, parties: &Parties, viewer: &Viewer) -> Optio
             let pays = roles.holder || roles.claimant;
             hide_one(!side_of_node, &mut of.allocation);
             hide(!pays, &mut of.bid, &mut of.tenant);
+            if !pays && of.reason() == charge::Reason::Funds {
+                of.set_reason(charge::Reason::Other);
+            }
             pays || roles.provider
         }
-        Kind::Rejected(_) | Kind::Repeated(_) => roles.account,
+        Kind::Rejected(_)
+        | Kind::Repeated(_)
+        | Kind::Funded(_)
+        | Kind::BudgetSet(_)
+        | Kind::BudgetRenewed(_) => roles.account,
     };
     concerned.then_some(event)
 }

@@ -192,6 +192,11 @@ impl<'a> Folded<'a> {
                 | Fact::NoticeRescinded { .. }
                 | Fact::Claimed { .. }
                 | Fact::ClaimDropped { .. }
+                | Fact::NoticeMoved { .. }
+                | Fact::Funded { .. }
+                | Fact::BudgetSet { .. }
+                | Fact::BudgetRenewed { .. }
+                | Fact::RenewalSet { .. }
                 | Fact::Rejected { .. }
                 | Fact::Repeated { .. } => {}
             }
@@ -291,7 +296,12 @@ fn reason<'a>(fact: &Fact, message: &'a EventMessage) -> Option<&'a str> {
         | Fact::Allocated { .. }
         | Fact::Ready { .. }
         | Fact::NoticeRescinded { .. }
+        | Fact::NoticeMoved { .. }
         | Fact::PriceChanged { .. }
+        | Fact::Funded { .. }
+        | Fact::BudgetSet { .. }
+        | Fact::BudgetRenewed { .. }
+        | Fact::RenewalSet { .. }
         | Fact::Repeated { .. } => None,
     }
 }

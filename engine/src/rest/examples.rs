@@ -24,6 +24,9 @@ pub(super) fn body(operation: &str) -> Option<Value> {
         }),
         "AdvanceTime" => json!({ "to_us": "1767225600000000" }),
         "PutAccount" => json!({ "limits": { "nodes_wanted": 64 } }),
+        "FundAccount" => json!({ "client_key": "grant-2027-01", "add_micros": "5000000000" }),
+        "SetBudget" => json!({ "client_key": "budget-1", "monthly_micros": "5000000000" }),
+        "SetRenewal" => json!({ "renewal_us": "60000000" }),
         "CreateToken" => json!({ "account": "vision", "roles": ["TENANT"], "description": "training jobs" }),
         "InjectDemand" => json!({
             "market": market,

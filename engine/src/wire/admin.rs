@@ -4,7 +4,10 @@ use super::command::number;
 use super::lists;
 use super::status::ApiError;
 use super::text;
+use crate::events::message::signed_micros;
 use crate::store::{Account, InstanceType, Limits, Role, Token};
+use kubebid_core::views::FundsView;
+use kubebid_core::{Amount, Funds};
 use kubebid_proto::v1;
 use std::collections::{BTreeMap, BTreeSet};
 use v1::token::Role as WireRole;
@@ -48,6 +51,27 @@ pub(crate) fn limits_message(limits: Limits) -> v1::AccountLimits {
         units_per_command: small(limits.units_per_command),
         refusals_per_second: small(limits.refusals_per_second),
         commands_per_day: small(limits.commands_per_day),
+    }
+}
+
+/// Returns what a funded account can spend as a message.
+pub(crate) fn funds_message(view: &FundsView) -> v1::Funds {
+    let budget = view.budget.map(|budget| v1::Budget {
+        monthly_micros: budget.monthly,
+        roll_over: budget.roll_over,
+        next_month_us: budget.next_month.0,
+    });
+    let micros = |amount: Amount| signed_micros(Funds(amount.0.try_into().unwrap_or(i128::MAX)));
+    v1::Funds {
+        funds_micros: signed_micros(view.funds),
+        reserved_micros: micros(view.reserved),
+        available_micros: signed_micros(view.available),
+        cost_so_far_micros: micros(view.cost_so_far),
+        cost_per_hour_micros: micros(view.cost_per_hour).unsigned_abs(),
+        runway_us: view.runway.map(|runway| runway.0),
+        unfunded_nodes: view.unfunded,
+        next_renewal_us: view.next_renewal.map(|at| at.0),
+        budget,
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn message(
         start_by_us: (row.ready_at.is_none()).then_some(row.start_by.0),
         ready_at_us: row.ready_at.map(|at| at.0),
         ended_at_us: row.ended_at.map(|at| at.0),
-        end_reason: row.end_reason.map(|reason| end_reason(reason).into()),
+        end_reason: row.end_reason.map(|reason| end_reason(reason, is_tenant).into()),
         // They are added for a single allocation.
         node_config: None,
         access: None,
@@ -64,7 +64,7 @@ pub(crate) fn message(
 
 fn notice_message(notice: NoticeRow, price_to_stay: Option<Price>, is_tenant: bool) -> v1::Notice {
     v1::Notice {
-        reason: notice_reason(notice.reason).into(),
+        reason: notice_reason(notice.reason, is_tenant).into(),
         started_at_us: notice.started_at.0,
         deadline_us: notice.deadline.0,
         price_to_stay_micros: price_to_stay.filter(|_| is_tenant).map(|price| price.0),
@@ -80,15 +80,18 @@ fn state(state: NodeState) -> State {
     }
 }
 
-fn notice_reason(reason: NoticeReason) -> Reason {
+/// Returns the reason of a notice. That its account lacks money is for the tenant alone (R19).
+fn notice_reason(reason: NoticeReason, is_tenant: bool) -> Reason {
     match reason {
         NoticeReason::Outbid => Reason::Outbid,
         NoticeReason::CapacityWithdrawn => Reason::CapacityWithdrawn,
         NoticeReason::ReserveRaised => Reason::ReserveRaised,
+        NoticeReason::Funds if is_tenant => Reason::Funds,
+        NoticeReason::Funds => Reason::Other,
     }
 }
 
-fn end_reason(reason: EndReason) -> WireEnd {
+fn end_reason(reason: EndReason, is_tenant: bool) -> WireEnd {
     match reason {
         EndReason::Outbid => WireEnd::Outbid,
         EndReason::CapacityWithdrawn => WireEnd::CapacityWithdrawn,
@@ -97,6 +100,8 @@ fn end_reason(reason: EndReason) -> WireEnd {
         EndReason::Regrouped => WireEnd::Regrouped,
         EndReason::UnitLost => WireEnd::UnitLost,
         EndReason::StartTimeout => WireEnd::StartTimeout,
+        EndReason::Funds if is_tenant => WireEnd::Funds,
+        EndReason::Funds => WireEnd::Other,
     }
 }
 

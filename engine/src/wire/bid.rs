@@ -63,6 +63,7 @@ pub(crate) fn unfilled(reason: Unfilled) -> UnfilledReason {
         Unfilled::BelowFloor => UnfilledReason::BelowFloor,
         Unfilled::BelowNeededCeiling => UnfilledReason::BelowNeededCeiling,
         Unfilled::MinimumNotMet => UnfilledReason::MinimumNotMet,
+        Unfilled::NoFunds => UnfilledReason::NoFunds,
         Unfilled::WaitingForProtectedNode => UnfilledReason::WaitingForProtectedNode,
     }
 }

@@ -4,6 +4,7 @@ use crate::events::message::charge_reason;
 use crate::readmodel::rows::{ChargeRow, RunningRow, Segment};
 use crate::store::Labels;
 use kubebid_core::Amount;
+use kubebid_core::event::ChargeReason;
 use kubebid_core::units::Micros;
 use kubebid_proto::v1;
 use v1::get_statement_response::Sums;
@@ -29,7 +30,7 @@ pub(crate) struct Accrued {
 pub(crate) fn charge(row: ChargeRow, labels: Labels, side: Side) -> v1::Charge {
     let is_shown = row.own || side != Side::Tenant;
     v1::Charge {
-        reason: Some(charge_reason(row.reason).into()),
+        reason: Some(reason_for(row.reason, side).into()),
         allocation: is_shown.then_some(row.allocation.0),
         bid: Some(row.bid.0).filter(|_| side != Side::Provider),
         tenant: Some(row.tenant).filter(|_| side != Side::Provider),
@@ -45,6 +46,14 @@ pub(crate) fn charge(row: ChargeRow, labels: Labels, side: Side) -> v1::Charge {
         segments: segments(row.segments.iter()),
         seq: Some(row.seq.0),
     }
+}
+
+/// Returns the reason of a charge. That its account lacks money is for the tenant alone (R19).
+fn reason_for(reason: ChargeReason, side: Side) -> v1::charge::Reason {
+    if reason == ChargeReason::Funds && side == Side::Provider {
+        return v1::charge::Reason::Other;
+    }
+    charge_reason(reason)
 }
 
 pub(crate) fn running(row: RunningRow, accrued: Accrued, labels: Labels, side: Side) -> v1::Charge {

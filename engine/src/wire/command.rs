@@ -5,7 +5,7 @@ use super::status::ApiError;
 use super::text;
 use crate::store::Labels;
 use kubebid_core::command::{
-    CancelMode, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
+    CancelMode, FundChange, OnPreemption, PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce,
 };
 use kubebid_core::units::{AccountName, AllocationId, BidId, ClientKey, MarketName, Micros};
 use kubebid_core::{Command, Price};
@@ -39,6 +39,29 @@ pub fn number(field: &str, number: u64) -> Result<u64, ApiError> {
         return Err(ApiError::bad_field(field, format!("{number} is more than {NUMBER_MAX}")));
     }
     Ok(number)
+}
+
+/// Reads a change of funds.
+pub fn fund_account(request: v1::FundAccountRequest) -> Result<KeyedCommand, ApiError> {
+    use v1::fund_account_request::Change;
+    let account = text::account("account", &request.account)?;
+    let change = match request.change {
+        Some(Change::AddMicros(amount)) => FundChange::Add(amount),
+        Some(Change::SetMicros(amount)) => FundChange::Set(amount),
+        Some(Change::Unlimited(true)) => FundChange::Unlimited,
+        Some(Change::Unlimited(false)) | None => {
+            let what = "must be one of add_micros, set_micros, and unlimited: true";
+            return Err(ApiError::bad_field("change", what));
+        }
+    };
+    KeyedCommand::new(&request.client_key, Command::Fund { account, change })
+}
+
+/// Reads a budget.
+pub fn set_budget(request: v1::SetBudgetRequest) -> Result<KeyedCommand, ApiError> {
+    let account = text::account("account", &request.account)?;
+    let v1::SetBudgetRequest { monthly_micros: monthly, roll_over, .. } = request;
+    KeyedCommand::new(&request.client_key, Command::SetBudget { account, monthly, roll_over })
 }
 
 /// Reads a bid. The labels are taken out of the request. `last` is the market that was named last: most

@@ -3,7 +3,9 @@
 use super::echo::quoted;
 use super::status::{ApiError, Code};
 use crate::events::visibility::as_missing;
-use kubebid_core::command::{PlaceBid, RestingUnits, RuleChange, RuleValue, TimeInForce};
+use kubebid_core::command::{
+    FUND_MAX, FundChange, PlaceBid, RENEWAL_RANGE, RestingUnits, RuleChange, RuleValue, TimeInForce,
+};
 use kubebid_core::market_rules::OFFER_UNITS_MAX;
 use kubebid_core::units::BidId;
 use kubebid_core::views::RefusalDetail;
@@ -25,6 +27,10 @@ pub(crate) fn refusal(command: &Command, reject: Reject, detail: &RefusalDetail)
         (Command::PlaceBid(bid), Reject::UnknownMarket | Reject::BadMarkets | Reject::MarketClosed) => {
             error.at(if bid.markets.is_some() { "markets" } else { "instance_type" })
         }
+        (Command::Fund { change: FundChange::Add(_), .. }, Reject::BadAmount) => error.at("add_micros"),
+        (Command::Fund { change: FundChange::Set(_), .. }, Reject::BadAmount) => error.at("set_micros"),
+        (Command::SetBudget { .. }, Reject::BadAmount) => error.at("monthly_micros"),
+        (Command::SetRenewal { .. }, Reject::BadRule) => error.at("renewal_us"),
         _ => error,
     }
 }
@@ -96,11 +102,29 @@ fn sentence(command: &Command, reject: Reject, detail: &RefusalDetail) -> Option
         (Reject::Closed, Command::AmendBid { bid, .. } | Command::CancelBid { bid, .. }) => {
             Some(format!("bid {bid} is closed"))
         }
+        (Reject::BadAmount, Command::Fund { change, .. }) => of_funds(*change),
+        (Reject::BadAmount, Command::SetBudget { monthly, .. }) => {
+            Some(format!("monthly_micros is from 0 to {FUND_MAX}, not {}", (*monthly)?))
+        }
+        (Reject::BadRule, Command::SetRenewal { renewal }) => {
+            let (least, most) = (RENEWAL_RANGE.start().0, RENEWAL_RANGE.end().0);
+            Some(format!("renewal_us is from {least} to {most}, not {}", renewal.0))
+        }
         (_, Command::PlaceBid(bid)) => of_place_bid(bid, reject, detail),
         (_, Command::AmendBid { bid, ceiling, max_nodes, .. }) => {
             of_amend_bid(*bid, *ceiling, *max_nodes, reject, detail)
         }
         _ => None,
+    }
+}
+
+fn of_funds(change: FundChange) -> Option<String> {
+    match change {
+        FundChange::Add(amount) => {
+            Some(format!("add_micros is from -{FUND_MAX} to {FUND_MAX}, not {amount}"))
+        }
+        FundChange::Set(amount) => Some(format!("set_micros is from 0 to {FUND_MAX}, not {amount}")),
+        FundChange::Unlimited => None,
     }
 }
 

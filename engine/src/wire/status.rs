@@ -170,6 +170,9 @@ impl Code {
             Reject::BelowHeld => (FailedPrecondition, 409, Some("max_nodes"), "fewer nodes than the bid holds or takes at least; release nodes by name first"),
             Reject::Protected => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is not lowered while a node of the bid is protected, nor soon after a raise under notice"),
             Reject::BelowReserve => (FailedPrecondition, 409, Some("ceiling_micros"), "the ceiling is below the reserve of a node that the bid holds"),
+            Reject::NoFunds => (FailedPrecondition, 409, Some("ceiling_micros"), "the account cannot pay for its nodes and claims at this ceiling"),
+            Reject::BadAmount => (InvalidArgument, 400, None, "the amount is out of range"),
+            Reject::KeyRequired => (InvalidArgument, 400, Some("client_key"), "funds are changed only with a client_key, so that a retry does not change them twice"),
         };
         row(reject.code(), grpc, http, field, sentence)
     }
@@ -186,6 +189,8 @@ pub struct ApiError {
     pub field: Option<String>,
     /// The number of the refused command. Absent if the request was refused before it was numbered.
     pub seq: Option<u64>,
+    /// True if an earlier command with the same key was refused, and this is its answer again.
+    pub repeated: bool,
     /// The time to wait before trying again, if that helps.
     pub retry_after: Option<Duration>,
     /// Further values by name, besides `seq`.
@@ -201,6 +206,7 @@ impl ApiError {
             message: row.sentence.to_owned(),
             field: row.field.map(str::to_owned),
             seq: None,
+            repeated: false,
             retry_after: None,
             metadata: BTreeMap::new(),
         }
@@ -333,6 +339,9 @@ impl From<Fault> for ApiError {
             let said =
                 format!("the read took longer than the {seconds} s that a read may take; ask for less");
             return ApiError::new(Code::NotYet).saying(said);
+        }
+        if let Fault::Deposed = fault {
+            return ApiError::not_leading();
         }
         error!(error = %fault, "the store failed a request");
         ApiError::new(Code::Unavailable)

@@ -39,7 +39,7 @@ async fn a_caller_reads_its_account_and_what_counts_against_its_limits() {
     let acme = world.limited("acme", &[Role::Tenant, Role::Provider], limits).await;
     acme.place(v1::PlaceBidRequest { max_nodes: 4, ..bid(1_000_000) }).await.unwrap();
     acme.offer(2, 2_000_000).await;
-    let account = acme.account().get_account(v1::GetAccountRequest {}).await.unwrap().into_inner();
+    let account = acme.account().get_account(v1::GetAccountRequest::default()).await.unwrap().into_inner();
     assert_eq!(
         (&account.name[..], account.roles().collect::<Vec<_>>()),
         ("acme", vec![Role::Tenant, Role::Provider])

@@ -10,6 +10,7 @@ mod cors;
 mod disclosure;
 mod edge;
 mod fields;
+mod funds;
 mod limits;
 mod lists;
 mod node_data;

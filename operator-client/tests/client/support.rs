@@ -359,6 +359,24 @@ impl AdminService for FakeService {
         Err(Status::unimplemented("advance_time"))
     }
 
+    async fn fund_account(
+        &self,
+        _: Request<FundAccountRequest>,
+    ) -> Result<Response<FundAccountResponse>, Status> {
+        Err(Status::unimplemented("fund_account"))
+    }
+
+    async fn set_budget(&self, _: Request<SetBudgetRequest>) -> Result<Response<SetBudgetResponse>, Status> {
+        Err(Status::unimplemented("set_budget"))
+    }
+
+    async fn set_renewal(
+        &self,
+        _: Request<SetRenewalRequest>,
+    ) -> Result<Response<SetRenewalResponse>, Status> {
+        Err(Status::unimplemented("set_renewal"))
+    }
+
     async fn put_account(
         &self,
         _: Request<PutAccountRequest>,

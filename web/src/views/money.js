@@ -81,11 +81,12 @@ export function moneyView() {
     const from = startOfPeriod(asked);
     const named = admin ? `account=${encodeURIComponent(of)}` : '';
     try {
-      const [found, statement, nodes] = await Promise.all([
+      const [found, statement, nodes, owner] = await Promise.all([
         list(`/v1/charges?from_us=${from}&${named}`, 'charges', MOST),
         // A statement is of one account.
         of || !admin ? request('GET', `/v1/statement?from_us=${from}&${named}`) : null,
         admin ? list(`/v1/allocations?state=ACTIVE&${named}`, 'allocations') : { entries: live.nodes },
+        of || !admin ? request('GET', `/v1/account?${named}`) : null,
       ]);
       if (closed || asked !== period || of !== account || earned !== earns) return;
       next = performance.now() + REST * (performance.now() - began);
@@ -95,15 +96,15 @@ export function moneyView() {
       charges = found.entries.filter(isShown).map((/** @type {any} */ charge) => chargePart(charge, from)).filter(Boolean);
       error.textContent = '';
       setText(note, found.cut ? `The first ${MOST.toLocaleString('en')} charges are shown; kubebid charges list has all.` : '');
-      drawFacts(statement ?? sumsOf(charges), nodes.entries.filter(isShown));
+      drawFacts(statement ?? sumsOf(charges), nodes.entries.filter(isShown), owner?.funds);
       draw();
     } catch (problem) {
       if (!closed && live.connection === 'live') error.textContent = refusalInWords(problem);
     }
   };
 
-  /** @param {any} statement @param {any[]} nodes */
-  const drawFacts = (statement, nodes) => {
+  /** @param {any} statement @param {any[]} nodes @param {any} funds what the account can spend; absent if it is unlimited */
+  const drawFacts = (statement, nodes, funds) => {
     // What an earlier period had and this one takes back.
     const corrected = statement.corrected;
     const [charged, accrued] = [BigInt(statement.charged[side()]) - BigInt(corrected?.[side()] ?? 0), BigInt(statement.accrued[side()])];
@@ -115,7 +116,8 @@ export function moneyView() {
       fact(earns ? 'Earning now' : 'Running cost', h('span', {}, amount(rate), ' / h'), plural(running.length, 'running node')),
       fact('So far', amount(accrued), 'of nodes that run, not charged yet'),
       fact(earns ? 'Credited' : 'Charged', amount(charged), `in the last ${period.name}`),
-      fact('Node time', h('span', {}, span(time)), 'that was billed'));
+      fact('Node time', h('span', {}, span(time)), 'that was billed'),
+      ...(funds && !earns ? [fact('Available', amount(BigInt(funds.available_micros)), ofFunds(funds))] : []));
   };
 
   const draw = () => {
@@ -183,6 +185,13 @@ export function moneyView() {
   const again = setInterval(() => { if (live.connection !== 'lost' && performance.now() >= next) read(); }, AGAIN_MS);
   read();
   return { title: 'Money', root, close: () => { closed = true; clearInterval(again); } };
+}
+
+/** Says what the available money is a part of. @param {any} funds */
+function ofFunds({ funds_micros: given, reserved_micros: reserved, runway_us: runway, budget }) {
+  const lasts = runway ? `; it lasts ${span(Number(runway))} at this cost` : '';
+  const monthly = budget ? `; ${dollars(BigInt(budget.monthly_micros))} a month` : '';
+  return `of ${dollars(BigInt(given))}, of which nodes reserve ${dollars(BigInt(reserved))}${lasts}${monthly}`;
 }
 
 /** @param {any} charge @param {string} group */

@@ -143,6 +143,8 @@ fn taken(event: &Event) -> Option<Taken> {
         | EndReason::ReserveRaised
         | EndReason::UnitLost
         | EndReason::StartTimeout
+        | EndReason::Funds
+        | EndReason::Other
         | EndReason::Unspecified) => Some(Taken { allocation: ended.allocation, reason }),
     }
 }

@@ -136,6 +136,7 @@ impl<'a> Homes<'a> {
         match (field.r#type(), field.type_name.as_deref()) {
             (_, Some(full)) => self.link(from, full),
             (Type::Uint64, None) => "uint64".to_owned(),
+            (Type::Int64, None) => "int64".to_owned(),
             (Type::Uint32, None) => "uint32".to_owned(),
             (Type::Bool, None) => "bool".to_owned(),
             (Type::String, None) => "string".to_owned(),

@@ -116,6 +116,9 @@ impl Subject {
                     of.allocation
                 ),
             ),
+            Kind::NoticeMoved(of) => {
+                ("R19", format!("The deadline of node {} became {}.", of.allocation, instant(of.deadline_us)))
+            }
             Kind::Claimed(of) => self.claimed(of)?,
             Kind::ClaimDropped(of) => self.claim_dropped(of)?,
             Kind::Ended(of) => {
@@ -131,6 +134,10 @@ impl Subject {
                     EndReason::Regrouped => ("R14", REGROUPED),
                     EndReason::UnitLost => ("R11", "the provider lost the unit"),
                     EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
+                    EndReason::Funds => {
+                        ("R19", "its notice was over, and its account could not pay for longer")
+                    }
+                    EndReason::Other => ("R5", "its notice was over"),
                     EndReason::Unspecified => return None,
                 };
                 (rule, format!("Node {} ended: {why}.", of.allocation))
@@ -167,6 +174,10 @@ impl Subject {
             | Kind::OfferPut(_)
             | Kind::UnitAdded(_)
             | Kind::PriceChanged(_)
+            | Kind::Funded(_)
+            | Kind::BudgetSet(_)
+            | Kind::BudgetRenewed(_)
+            | Kind::RenewalSet(_)
             | Kind::Rejected(_)
             | Kind::Repeated(_) => return None,
         })
@@ -191,6 +202,8 @@ impl Subject {
             NoticeReason::ReserveRaised => {
                 ("R11", "the provider raised its reserve above the ceiling".to_owned())
             }
+            NoticeReason::Funds => ("R19", "the account cannot pay for longer".to_owned()),
+            NoticeReason::Other => ("R5", "its tenant has to give it up".to_owned()),
             NoticeReason::Unspecified => return None,
         };
         let deadline = instant(of.deadline_us);

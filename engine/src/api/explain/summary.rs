@@ -67,6 +67,13 @@ fn how_it_stands(
             "R12",
             format!("{market} does not have its minimum of {} at once{would}", nodes(view.min_nodes.into())),
         ),
+        Unfilled::NoFunds => (
+            "R19",
+            format!(
+                "its account cannot pay for {} in {market} at its ceiling of {ceiling}",
+                nodes(view.min_nodes.into())
+            ),
+        ),
         Unfilled::WaitingForProtectedNode => {
             let until = nearest
                 .protected_until
@@ -112,7 +119,8 @@ pub(super) fn of_allocation(
         EndReason::Regrouped => ("R14", REGROUPED),
         EndReason::UnitLost => ("R11", "its provider lost the unit"),
         EndReason::StartTimeout => ("R11", "nobody reported it ready in time"),
-        EndReason::Unspecified => ("R5", "it is over"),
+        EndReason::Funds => ("R19", "its account could not pay for longer, and its notice was over"),
+        EndReason::Other | EndReason::Unspecified => ("R5", "it is over"),
     };
     (rule, format!("Node {id} ended at {}: {why}.", instant(at)))
 }
@@ -155,9 +163,13 @@ fn under_notice(
         }
         NoticeReason::CapacityWithdrawn => ("R11", "its provider lowered the capacity".to_owned()),
         NoticeReason::ReserveRaised => ("R11", "its provider asks for more than its ceiling".to_owned()),
+        NoticeReason::Funds if is_tenants => ("R19", "its account cannot pay for longer".to_owned()),
+        NoticeReason::Funds => ("R5", "its tenant has to give it up".to_owned()),
     };
     let price = view.ready_at.map(|_| match notice.reason {
-        NoticeReason::Outbid => format!(" Until then its price is frozen at {}.", dollars(view.price.0)),
+        NoticeReason::Outbid | NoticeReason::Funds => {
+            format!(" Until then its price is frozen at {}.", dollars(view.price.0))
+        }
         NoticeReason::CapacityWithdrawn | NoticeReason::ReserveRaised => {
             " Until then its price does not rise above what it was when the notice began.".to_owned()
         }

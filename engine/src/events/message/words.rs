@@ -17,12 +17,13 @@ macro_rules! words {
 
 words! {
     close_reason: CloseReason => v1::bid::CloseReason { Expired Ioc Cancelled Done MarketClosed }
-    notice_reason: NoticeReason => v1::notice::Reason { Outbid CapacityWithdrawn ReserveRaised }
+    notice_reason: NoticeReason => v1::notice::Reason { Outbid CapacityWithdrawn ReserveRaised Funds }
     end_reason: EndReason => v1::allocation::EndReason {
-        Outbid CapacityWithdrawn ReserveRaised Released Regrouped UnitLost StartTimeout
+        Outbid CapacityWithdrawn ReserveRaised Released Regrouped UnitLost StartTimeout Funds
     }
     charge_reason: ChargeReason => v1::charge::Reason {
         Outbid CapacityWithdrawn ReserveRaised Released Regrouped UnitLost StartTimeout ClaimDropped
+        Funds
     }
     claim_cause: ClaimCause => claimed::Cause { Displaced ClaimDisplaced Standing PassedOn }
     drop_cause: DropCause => claim_dropped::Cause {

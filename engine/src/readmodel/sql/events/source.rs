@@ -98,6 +98,11 @@ fn is_indexed(kind: EventKind) -> bool {
         | EventKind::Claimed
         | EventKind::ClaimDropped
         | EventKind::PriceChanged
+        | EventKind::NoticeMoved
+        | EventKind::Funded
+        | EventKind::BudgetSet
+        | EventKind::BudgetRenewed
+        | EventKind::RenewalSet
         | EventKind::Rejected
         | EventKind::Repeated => true,
     }
