@@ -93,22 +93,22 @@ async fn a_node_that_its_account_cannot_pay_for_longer_gets_notice_in_time() {
     // A second node would need a stake; the bid that wants it says why it waits.
     let more = t1.place(bid(2_000_000)).await.unwrap();
     assert_eq!(t1.bid(more.bid, more.seq).await.unfilled_reason(), UnfilledReason::NoFunds);
-    let asked = v1::GetAllocationRequest { allocation: node, min_seq: 0 };
-    let notice = async |caller: &Caller| {
+    let notice = async |caller: &Caller, min_seq: u64| {
+        let asked = v1::GetAllocationRequest { allocation: node, min_seq };
         let answer = caller.allocations().get_allocation(asked).await.unwrap().into_inner();
         answer.allocation.unwrap().notice
     };
-    let to_tenant = notice(&t1).await.expect("it is under notice");
+    let to_tenant = notice(&t1, more.seq).await.expect("it is under notice");
     assert_eq!((to_tenant.reason(), to_tenant.deadline_us), (v1::notice::Reason::Funds, 1200 * SECOND));
     assert_eq!(
-        notice(&p1).await.unwrap().reason(),
+        notice(&p1, more.seq).await.unwrap().reason(),
         v1::notice::Reason::Other,
         "whose money it is stays hidden"
     );
     // The answer to "why" names the rule, and more money takes the notice back.
     world.advance(1000 * SECOND).await;
-    fund(&world, "k2", Change::AddMicros(15 * CENT)).await.unwrap();
-    assert_eq!(notice(&t1).await, None);
+    let given = fund(&world, "k2", Change::AddMicros(15 * CENT)).await.unwrap();
+    assert_eq!(notice(&t1, given.seq).await, None);
     world.stop().await;
 }
 
